@@ -8,15 +8,15 @@
 
 #![allow(clippy::print_stdout, reason = "the story is told on stdout")]
 
-use std::error::Error;
+use std::error::Error as StdError;
 
-use lock_recipes::{Candidate, LeaderLatch, QueryError, Session};
+use lock_recipes::{Candidate, Error, LeaderLatch, Session};
 use recipes_testing::MemoryEnsemble;
 
 const ELECTION: &str = "/recipes-leader/billing";
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn StdError>> {
     let store = MemoryEnsemble::new();
     // As two processes have them.
     let (first, second) = (open_session(&store).await?, open_session(&store).await?);
@@ -52,7 +52,7 @@ fn work(worker: &LeaderLatch) {
     }
 }
 
-fn report(news: Option<Result<Option<Candidate>, QueryError>>) -> Result<(), Box<dyn Error>> {
+fn report(news: Option<Result<Option<Candidate>, Error>>) -> Result<(), Box<dyn StdError>> {
     match news.ok_or("no more news")?? {
         Some(leader) => println!("The leader is {}, in term {}.", leader.id, leader.term),
         None => println!("Nobody leads."),
@@ -60,7 +60,7 @@ fn report(news: Option<Result<Option<Candidate>, QueryError>>) -> Result<(), Box
     Ok(())
 }
 
-async fn open_session(store: &MemoryEnsemble) -> Result<Session, Box<dyn Error>> {
+async fn open_session(store: &MemoryEnsemble) -> Result<Session, Box<dyn StdError>> {
     match std::env::var("LOCKS_URL") {
         Ok(address) => Ok(lock_recipes::connect(&address).await?),
         Err(_) => Ok(store.session()),

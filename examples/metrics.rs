@@ -10,20 +10,20 @@
 
 #![allow(clippy::print_stdout, reason = "what it measured is told on stdout")]
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use lock_recipes::{
-    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session, ZooKeeper,
+    AcquireError, Error, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Session,
+    ZooKeeper,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use test_rig::MemoryEnsemble;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-type Failure = Box<dyn Error + Send + Sync>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SESSIONS: usize = 4;
 const WORKERS: usize = 3;
@@ -93,7 +93,7 @@ async fn work(session: Session, worker: usize) -> Result<(), Failure> {
     for _ in 0..ROUNDS {
         match orders.acquire().timeout(PATIENCE).await {
             Ok(_guard) => tokio::time::sleep(WORK).await,
-            Err(AcquireError::TimedOut { .. }) => {}
+            Err(Error::Acquire(AcquireError::TimedOut { .. })) => {}
             Err(error) => return Err(error.into()),
         }
         if worker == 0 {

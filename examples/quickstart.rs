@@ -9,14 +9,14 @@
 
 #![allow(clippy::print_stdout, reason = "the story is told on stdout")]
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, LockFactory, Owner, Session};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, LockFactory, Owner, Session};
 use recipes_testing::MemoryEnsemble;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn StdError>> {
     let session = open_session().await?;
     let locks = LockFactory::new(&session, "/recipes-quickstart")?;
     let orders = locks.mutex("orders")?;
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .timeout(Duration::from_millis(200))
         .await
     {
-        Err(AcquireError::TimedOut { waited, .. }) => {
+        Err(Error::Acquire(AcquireError::TimedOut { waited, .. })) => {
             println!("Bob waits for {waited:?} and gives up; nothing of his stays in the queue.");
         }
         other => return Err(format!("Bob should have timed out: {other:?}").into()),
@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Opens a session with the named ensemble, otherwise with one in memory.
-async fn open_session() -> Result<Session, Box<dyn Error>> {
+async fn open_session() -> Result<Session, Box<dyn StdError>> {
     let mut arguments = std::env::args().skip(1);
     let named = match arguments.next().as_deref() {
         Some("--connect") => Some(arguments.next().ok_or("--connect needs host:port,...")?),
@@ -109,7 +109,7 @@ async fn open_session() -> Result<Session, Box<dyn Error>> {
     Ok(MemoryEnsemble::new().session())
 }
 
-async fn show_queue(lock: &InterProcessMutex) -> Result<(), Box<dyn Error>> {
+async fn show_queue(lock: &InterProcessMutex) -> Result<(), Box<dyn StdError>> {
     let queue = lock.participants().await?;
     if queue.is_empty() {
         println!("    queue: empty");

@@ -1,6 +1,6 @@
 //! Picks the store by the scheme of an address.
 
-use recipes_core::{ConfigError, ConnectError, Session, SessionOptions};
+use recipes_core::{ConfigError, Error, Session, SessionOptions};
 #[cfg(feature = "redis")]
 use recipes_redis::RedisBuilder;
 #[cfg(feature = "mysql")]
@@ -50,18 +50,17 @@ const KNOWN: &[&str] = &[
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let refused = lock_recipes::connect("mongodb://localhost").await.unwrap_err();
-/// let why = std::error::Error::source(&refused).unwrap().to_string();
-/// assert!(why.starts_with("no store for scheme \"mongodb\": this build has zk"));
+/// assert!(refused.to_string().starts_with("no store for scheme \"mongodb\": this build has zk"));
 /// # }
 /// ```
-pub async fn connect(address: &str) -> Result<Session, ConnectError> {
+pub async fn connect(address: &str) -> Result<Session, Error> {
     connect_with(address, SessionOptions::new()).await
 }
 
 /// As [`connect`], with the options that are the same for every store.
 ///
 /// # Errors
-/// As [`connect`], and [`ConnectError::Config`] for options that cannot be used.
+/// As [`connect`], and [`ConfigError`] for options that cannot be used.
 ///
 /// # Cancel safety
 /// Dropping the future closes what was opened.
@@ -78,7 +77,7 @@ pub async fn connect(address: &str) -> Result<Session, ConnectError> {
 /// # Ok(())
 /// # }
 /// ```
-pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Session, Error> {
     match scheme(address).unwrap_or("zk") {
         // A server of a connect string may say how to reach it.
         #[cfg(feature = "zookeeper")]
@@ -92,10 +91,8 @@ pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Sess
         scheme => {
             // A build without a store has no use for them.
             drop(options);
-            Err(ConnectError::Config(ConfigError::UnknownScheme {
-                scheme: scheme.to_owned(),
-                known: KNOWN,
-            }))
+            let (scheme, known) = (scheme.to_owned(), KNOWN);
+            Err(ConfigError::UnknownScheme { scheme, known }.into())
         }
     }
 }
@@ -124,7 +121,7 @@ mod tests {
         let refused = connect("mongodb://user:secret@localhost")
             .await
             .unwrap_err();
-        let ConnectError::Config(flaw) = &refused else {
+        let Error::Config(flaw) = &refused else {
             panic!("{refused}");
         };
         let text = flaw.to_string();

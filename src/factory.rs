@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recipes_core::internal::FactoryRoot;
-use recipes_core::{ConfigError, DistributedLock, LockOptions, Session, escape_key};
+use recipes_core::{DistributedLock, Error, LockOptions, Session, escape_key};
 use recipes_leader::LeaderElection;
 use recipes_multilock::{Member, MultiLock};
 use recipes_mutex::InterProcessMutex;
@@ -19,9 +19,9 @@ use crate::shards::{Shard, Shards};
 /// A cheap handle. The same key is always the same lock, in this process and in others.
 ///
 /// The root is no lock itself. A session with a live factory refuses locks of its root
-/// ([`ConfigError::FactoryRoot`]), and no factory can be made while a lock of the root is in use
-/// ([`ConfigError::RootIsLock`]). If another process uses the root as a lock all the same, keys do
-/// not block it: see [`escape_key`].
+/// ([`ConfigError::FactoryRoot`](crate::ConfigError::FactoryRoot)), and no factory can be made while a lock of the
+/// root is in use ([`ConfigError::RootIsLock`](crate::ConfigError::RootIsLock)). If another process uses the root as
+/// a lock all the same, keys do not block it: see [`escape_key`].
 ///
 /// # Examples
 /// ```
@@ -54,9 +54,10 @@ impl LockFactory {
     /// Makes a factory of the locks below `root`, an absolute path; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`] names what is wrong with the root; [`ConfigError::RootIsLock`]
-    /// if a live handle or guard of this session is a lock of it.
-    pub fn new(session: &Session, root: &str) -> Result<Self, ConfigError> {
+    /// [`ConfigError::InvalidPath`](crate::ConfigError::InvalidPath) names what is wrong with the root;
+    /// [`ConfigError::RootIsLock`](crate::ConfigError::RootIsLock) if a live handle or guard of this session is a
+    /// lock of it.
+    pub fn new(session: &Session, root: &str) -> Result<Self, Error> {
         Self::over(Ensembles::One(session.clone()), root)
     }
 
@@ -85,8 +86,10 @@ impl LockFactory {
     /// itself. So a key that moves to another shard may get lower tokens than before.
     ///
     /// # Errors
-    /// [`ConfigError::NoShards`] for an empty list, [`ConfigError::DuplicateShard`] for a name that
-    /// is there twice, [`ConfigError::InvalidPath`] and [`ConfigError::RootIsLock`] for the root.
+    /// [`ConfigError::NoShards`](crate::ConfigError::NoShards) for an empty list,
+    /// [`ConfigError::DuplicateShard`](crate::ConfigError::DuplicateShard) for a name that is there twice,
+    /// [`ConfigError::InvalidPath`](crate::ConfigError::InvalidPath) and
+    /// [`ConfigError::RootIsLock`](crate::ConfigError::RootIsLock) for the root.
     ///
     /// # Examples
     /// ```
@@ -105,7 +108,7 @@ impl LockFactory {
     pub fn sharded<'a, N: Into<String>>(
         sessions: impl IntoIterator<Item = (N, &'a Session)>,
         root: &str,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         let shards = sessions.into_iter().map(|(name, session)| Shard {
             name: name.into(),
             session: session.clone(),
@@ -113,7 +116,7 @@ impl LockFactory {
         Self::over(Ensembles::Sharded(Shards::new(shards)?), root)
     }
 
-    fn over(ensembles: Ensembles, root: &str) -> Result<Self, ConfigError> {
+    fn over(ensembles: Ensembles, root: &str) -> Result<Self, Error> {
         let roots: Result<_, _> = match &ensembles {
             Ensembles::One(session) => FactoryRoot::new(session, root).map(|it| Arc::from([it])),
             Ensembles::Sharded(shards) => {
@@ -131,11 +134,11 @@ impl LockFactory {
 
     /// Sets the options of all locks that this factory makes from now on.
     ///
-    /// Options belong to a path in a session, not to a handle. If a handle that this factory did
-    /// not make is alive and has other options for the path of a key, those apply to both: the
-    /// factory's lock is made all the same, and a debug event says so. To be sure of the options
-    /// of a key, take its lock from one factory only. A handle that is made *without* a factory is
-    /// still refused ([`ConfigError::OptionsDiffer`]) if a live one has other options.
+    /// Options belong to a path in a session, not to a handle. If a handle that this factory did not make is alive
+    /// and has other options for the path of a key, those apply to both: the factory's lock is made all the same, and
+    /// a debug event says so. To be sure of the options of a key, take its lock from one factory only. A handle that
+    /// is made *without* a factory is still refused
+    /// ([`ConfigError::OptionsDiffer`](crate::ConfigError::OptionsDiffer)) if a live one has other options.
     ///
     /// # Examples
     /// ```
@@ -170,20 +173,21 @@ impl LockFactory {
     /// that.
     ///
     /// # Errors
-    /// [`ConfigError::RecipeDiffers`] if a live handle of this session is the read/write lock of the
-    /// key; [`ConfigError::FactoryRoot`] if the lock is the root of another factory.
+    /// [`ConfigError::RecipeDiffers`](crate::ConfigError::RecipeDiffers) if a live handle of this session is the
+    /// read/write lock of the key; [`ConfigError::FactoryRoot`](crate::ConfigError::FactoryRoot) if the lock is the
+    /// root of another factory.
     ///
     /// [`unescape_key`]: crate::unescape_key
-    pub fn mutex(&self, key: &str) -> Result<InterProcessMutex, ConfigError> {
+    pub fn mutex(&self, key: &str) -> Result<InterProcessMutex, Error> {
         InterProcessMutex::with_options(self.session_of(key), &self.path(key), &self.options)
     }
 
     /// Makes the read/write lock of a key; sends nothing.
     ///
     /// # Errors
-    /// As [`mutex`](Self::mutex); [`ConfigError::RecipeDiffers`] if a live handle of this session is
-    /// the mutex of the key.
-    pub fn read_write_lock(&self, key: &str) -> Result<InterProcessReadWriteLock, ConfigError> {
+    /// As [`mutex`](Self::mutex); [`ConfigError::RecipeDiffers`](crate::ConfigError::RecipeDiffers) if a live handle
+    /// of this session is the mutex of the key.
+    pub fn read_write_lock(&self, key: &str) -> Result<InterProcessReadWriteLock, Error> {
         let (session, path) = (self.session_of(key), self.path(key));
         InterProcessReadWriteLock::with_options(session, &path, &self.options)
     }
@@ -193,12 +197,9 @@ impl LockFactory {
     /// It shares nothing with the locks of the same key.
     ///
     /// # Errors
-    /// As [`mutex`](Self::mutex); [`ConfigError::NoPermits`] unless there are 1 to 10,000 permits.
-    pub fn semaphore(
-        &self,
-        key: &str,
-        permits: usize,
-    ) -> Result<InterProcessSemaphore, ConfigError> {
+    /// As [`mutex`](Self::mutex); [`ConfigError::NoPermits`](crate::ConfigError::NoPermits) unless there are 1 to
+    /// 10,000 permits.
+    pub fn semaphore(&self, key: &str, permits: usize) -> Result<InterProcessSemaphore, Error> {
         let (session, path) = (self.session_of(key), self.path(key));
         InterProcessSemaphore::with_options(session, &path, permits, &self.options)
     }
@@ -207,9 +208,9 @@ impl LockFactory {
     /// of Curator's `LeaderSelector`, whatever the [options](Self::with_options) of this factory.
     ///
     /// # Errors
-    /// As [`LeaderElection::new`]; [`ConfigError::FactoryRoot`] if the election is the root of another
-    /// factory.
-    pub fn election(&self, key: &str, id: &str) -> Result<LeaderElection, ConfigError> {
+    /// As [`LeaderElection::new`]; [`ConfigError::FactoryRoot`](crate::ConfigError::FactoryRoot) if the election is
+    /// the root of another factory.
+    pub fn election(&self, key: &str, id: &str) -> Result<LeaderElection, Error> {
         LeaderElection::new(self.session_of(key), &self.path(key), id)
     }
 
@@ -225,8 +226,9 @@ impl LockFactory {
     /// [sharded](Self::sharded) factory.
     ///
     /// # Errors
-    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a key is there twice, in the
-    /// same or in different kinds; otherwise as [`mutex`](Self::mutex).
+    /// [`ConfigError::EmptySet`](crate::ConfigError::EmptySet);
+    /// [`ConfigError::DuplicateMember`](crate::ConfigError::DuplicateMember) if a key is there twice, in the same or
+    /// in different kinds; otherwise as [`mutex`](Self::mutex).
     ///
     /// # Examples
     /// ```
@@ -245,7 +247,7 @@ impl LockFactory {
     pub fn multi_lock<M: Into<KeyMember>>(
         &self,
         members: impl IntoIterator<Item = M>,
-    ) -> Result<MultiLock, ConfigError> {
+    ) -> Result<MultiLock, Error> {
         let members = members.into_iter().map(Into::into);
         match &self.ensembles {
             Ensembles::One(session) => MultiLock::new(session, members.map(|it| self.member(it))),
@@ -262,7 +264,7 @@ impl LockFactory {
         &self,
         shards: &Shards,
         members: impl Iterator<Item = KeyMember>,
-    ) -> Result<MultiLock, ConfigError> {
+    ) -> Result<MultiLock, Error> {
         let placed = members.map(|it| (self.path(&it.key), shards.of(&it.key), it));
         let mut placed: Vec<_> = placed.collect();
         // Over all shards, not shard by shard: that order would change with the list of shards.

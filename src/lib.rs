@@ -117,9 +117,7 @@ pub use recipes_leader::{
 };
 pub use recipes_multilock::{Member, MultiGuard, MultiLock};
 pub use recipes_mutex::{InterProcessMutex, MutexGuard};
-pub use recipes_rwlock::{
-    DowngradeError, InterProcessReadWriteLock, ReadGuard, ReadLock, WriteGuard, WriteLock,
-};
+pub use recipes_rwlock::{InterProcessReadWriteLock, ReadGuard, ReadLock, WriteGuard, WriteLock};
 
 pub use recipes_semaphore::{InterProcessSemaphore, InterProcessSemaphoreMutex, SemaphorePermit};
 

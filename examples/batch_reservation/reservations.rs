@@ -3,8 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, ConfigError, GuardMember, LockFactory, MultiGuard, Session};
-use thiserror::Error;
+use lock_recipes::{Error, GuardMember, LockFactory, MultiGuard, Session};
 use tracing::warn;
 
 use crate::store::{Fenced, Seat, Store, StoreError};
@@ -39,7 +38,7 @@ impl Action {
 }
 
 /// Why nothing was done, by how the client should react.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BatchError {
     /// Choose other seats.
     #[error("seat {seat} is taken by {by}")]
@@ -52,10 +51,10 @@ pub(crate) enum BatchError {
     Stale(StoreError),
     /// Other clients hold the locks for long. Try again later.
     #[error("seats not locked in time, other clients are ahead")]
-    Busy(#[source] AcquireError),
+    Busy(#[source] Error),
     /// The ensemble does not answer. Try again later.
     #[error("seats not locked, the ensemble does not answer")]
-    Outage(#[source] AcquireError),
+    Outage(#[source] Error),
     /// The request is wrong, or an operator must act.
     #[error("no reservations")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
@@ -69,7 +68,7 @@ impl Reservations {
         store: &Store,
         client: &str,
         patience: Duration,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         Ok(Self {
             locks: LockFactory::new(session, &format!("{root}/seats"))?,
             store: store.clone(),
@@ -165,8 +164,8 @@ fn broken(error: impl StdError + Send + Sync + 'static) -> BatchError {
     BatchError::Broken(error.into())
 }
 
-impl From<AcquireError> for BatchError {
-    fn from(error: AcquireError) -> Self {
+impl From<Error> for BatchError {
+    fn from(error: Error) -> Self {
         match error {
             error if error.is_busy() => Self::Busy(error),
             error if error.is_transient() => Self::Outage(error),

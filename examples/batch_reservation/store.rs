@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use lock_recipes::FenceError;
-use lock_recipes::MultiGuard;
-use thiserror::Error;
+use lock_recipes::{Error, FenceError, MultiGuard};
 
 use crate::postgres::Postgres;
 use crate::reservations::Action;
@@ -36,7 +34,7 @@ pub(crate) struct Seat {
 }
 
 /// Why the database did nothing.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// A later holder of the seat's lock has used the database since.
     #[error("token {token} of seat {seat} is stale, the database has seen {seen}")]
@@ -47,7 +45,7 @@ pub(crate) enum StoreError {
     #[error(
         "the locks cannot be checked by this database: use --db with a file, or the URL of --connect"
     )]
-    NoFence(#[from] FenceError),
+    NoFence(#[from] Error),
     #[error("database failed")]
     Sql(#[from] rusqlite::Error),
     #[error("database failed")]
@@ -95,7 +93,7 @@ impl Store {
             }
             Self::Postgres(postgres) => {
                 let fence = match guard.fence() {
-                    Err(FenceError::Lost(_)) => return Err(StoreError::Fenced),
+                    Err(Error::Fence(FenceError::Lost(_))) => return Err(StoreError::Fenced),
                     fence => fence?,
                 };
                 postgres.write(action, client, seats, &fence).await

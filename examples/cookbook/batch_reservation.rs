@@ -1,16 +1,16 @@
 //! Several seats at once: all of them or none. Clients never wait for each other in a circle.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{LockFactory, Session, TransactionError, escape_key};
+use lock_recipes::{Error, LockFactory, Session, TransactionError, escape_key};
 
 /// Reserves all seats, or returns one that is taken already.
 pub(crate) async fn reserve(
     session: &Session,
     seats: &[&str],
     client: &str,
-) -> Result<Result<(), String>, Box<dyn Error>> {
+) -> Result<Result<(), String>, Box<dyn StdError>> {
     let locks = LockFactory::new(session, "/seats/locks")?;
     let mut is_unsure = false;
     // Repeated only if the ensemble did not answer, and at most for as long as an acquire may take.
@@ -36,7 +36,7 @@ pub(crate) async fn reserve(
         // The ensemble refuses the whole transaction unless every lock of the set is still held.
         match reservation.commit().await {
             // It may have been carried out. Under the lock again, the seats show it.
-            Err(TransactionError::Unknown { .. }) => is_unsure = true,
+            Err(Error::Transaction(TransactionError::Unknown { .. })) => is_unsure = true,
             outcome => {
                 outcome?;
                 guard.release().await?;

@@ -5,9 +5,9 @@
 //! only while the lock is held. If a machine dies before that, the next one runs the job: a job can
 //! run in part and then again.
 
-use std::error::Error;
+use std::error::Error as StdError;
 
-use lock_recipes::{InterProcessMutex, NodeStat, Session, TransactionError};
+use lock_recipes::{Error, InterProcessMutex, NodeStat, Session, TransactionError};
 
 /// Runs `job`, unless another machine runs it or it was done for this `slot` or a later one. A slot
 /// is a string such as `2026-11-21`. Returns whether the job ran.
@@ -16,7 +16,7 @@ pub(crate) async fn run_once(
     name: &str,
     slot: &str,
     job: impl Future<Output = ()>,
-) -> Result<bool, Box<dyn Error>> {
+) -> Result<bool, Box<dyn StdError>> {
     let lock = InterProcessMutex::new(session, &format!("/cron/{name}/lock"))?;
     let Some(guard) = lock.try_acquire().await? else {
         return Ok(false);
@@ -34,7 +34,7 @@ pub(crate) async fn run_once(
     };
     let guard = match mark.commit().await {
         // The end may be recorded. Under the lock again, the record shows it.
-        Err(unknown @ TransactionError::Unknown { .. }) => {
+        Err(unknown @ Error::Transaction(TransactionError::Unknown { .. })) => {
             drop(guard);
             let again = lock.acquire().await?;
             if !is_done(session.read(&done).await?.as_ref(), slot) {

@@ -3,7 +3,7 @@
 //! A leader leads as long as it works. When its process dies, another takes over after the session
 //! timeout. When it loses its term, it stops at its next await and campaigns again.
 
-use lock_recipes::{AcquireError, FencingToken, LeaderElection};
+use lock_recipes::{Error, FencingToken, LeaderElection};
 use tracing::warn;
 
 /// Works each time that it is the leader, until `work` completes.
@@ -13,7 +13,7 @@ use tracing::warn;
 pub(crate) async fn lead<F: Future<Output = ()>>(
     election: &LeaderElection,
     mut work: impl FnMut(FencingToken) -> F,
-) -> Result<(), AcquireError> {
+) -> Result<(), Error> {
     loop {
         let term = election.campaign().await?;
         match term.run(work(term.fencing_token())).await {

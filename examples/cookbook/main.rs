@@ -35,9 +35,7 @@ mod testing_your_code;
 use std::error::Error;
 use std::time::Duration;
 
-use lock_recipes::{
-    ConnectError, InterProcessMutex, LeaderElection, LockFactory, Session, ZooKeeper,
-};
+use lock_recipes::{InterProcessMutex, LeaderElection, LockFactory, Session, ZooKeeper};
 use test_rig::MemoryEnsemble;
 use testing_your_code::Export;
 use tokio::sync::oneshot;
@@ -63,7 +61,7 @@ enum Place {
 }
 
 impl Place {
-    async fn session(&self) -> Result<Session, ConnectError> {
+    async fn session(&self) -> Result<Session, lock_recipes::Error> {
         match self {
             Self::Memory(ensemble) => Ok(ensemble.session()),
             Self::Servers(connect_string) => ZooKeeper::connect(connect_string).await,

@@ -25,7 +25,7 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use lock_recipes::{ConnectError, Session, SessionOptions};
+use lock_recipes::{Session, SessionOptions};
 use test_rig::MemoryEnsemble;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     served
 }
 
-async fn open_session(options: &Options) -> Result<Session, ConnectError> {
+async fn open_session(options: &Options) -> Result<Session, lock_recipes::Error> {
     let mut common = SessionOptions::new().application("order-service");
     if let Some(timeout) = options.session_timeout {
         common = common.session_timeout(timeout);

@@ -4,11 +4,10 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, ConfigError, InterProcessMutex, LostError, MutexGuard, NodesError, Participant,
-    QueryError, Session, SessionHealth, TransactionError,
+    Error, InterProcessMutex, LostError, MutexGuard, NodesError, Participant, Session,
+    SessionHealth, TransactionError,
 };
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use tracing::warn;
 
 /// A retry helps after one lost lock. A process that keeps losing the lock must not take more.
@@ -49,7 +48,7 @@ struct Counter {
 }
 
 /// Why no code was handed out, by how the client should react.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     /// Other requests hold the lock for long. Try again later.
     #[error("no order code in time, other requests are ahead")]
@@ -70,11 +69,7 @@ pub(crate) enum OrderError {
 
 impl OrderCodes {
     /// Uses a lock and a counter below `root`. Requests wait for the lock for at most `patience`.
-    pub(crate) fn new(
-        session: &Session,
-        root: &str,
-        patience: Duration,
-    ) -> Result<Self, ConfigError> {
+    pub(crate) fn new(session: &Session, root: &str, patience: Duration) -> Result<Self, Error> {
         Ok(Self {
             session: session.clone(),
             lock: InterProcessMutex::new(session, &format!("{root}/locks/order-codes"))?,
@@ -99,7 +94,7 @@ impl OrderCodes {
     }
 
     /// Lists the holder and the waiters, over all processes.
-    pub(crate) async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub(crate) async fn participants(&self) -> Result<Vec<Participant>, Error> {
         self.lock.participants().await
     }
 
@@ -125,7 +120,7 @@ impl OrderCodes {
 
     /// Increments the counter, in a transaction that commits only while the lock is held.
     async fn count(&self, guard: &MutexGuard) -> Result<Order, OrderError> {
-        use NodesError::{BadVersion, NodeExists, Throttled};
+        use NodesError::{BadVersion, NodeExists};
         let token = guard.fencing_token().as_i64();
         let mut unsure = None;
         for _ in 0..WRITES_MAX {
@@ -147,23 +142,15 @@ impl OrderCodes {
             // Not in `guard.run`: a commit counts, even if the lock is lost immediately afterwards.
             match write.commit().await {
                 Ok(_) => return Ok(next.into()),
-                Err(TransactionError::Lost(lost)) => return Err(lost.into()),
                 // Read what the write did, or what an operator has written meanwhile.
-                Err(
+                Err(Error::Transaction(
                     TransactionError::Unknown { source: error, .. }
                     | TransactionError::Refused {
                         source: error @ (BadVersion | NodeExists),
                         ..
                     },
-                ) => warn!(%error, "reading the counter again"),
-                Err(
-                    error @ TransactionError::Rejected {
-                        source: Throttled, ..
-                    },
-                ) => {
-                    return Err(OrderError::Outage(error.into()));
-                }
-                Err(error) => return Err(broken(error)),
+                )) => warn!(%error, "reading the counter again"),
+                Err(error) => return Err(error.into()),
             }
             unsure = Some(next);
         }
@@ -222,25 +209,15 @@ impl From<Counter> for Order {
     }
 }
 
-impl From<AcquireError> for OrderError {
-    fn from(error: AcquireError) -> Self {
-        match error {
-            error if error.is_busy() => Self::Busy(error.into()),
-            error if error.is_transient() => Self::Outage(error.into()),
-            // An outer function has the guard. It is dropped before `anew_after_loss` starts again.
-            AcquireError::Lost(lost) => Self::Lost(lost),
-            AcquireError::SessionClosed { .. } => Self::Closed,
-            error => broken(error),
-        }
-    }
-}
-
-impl From<QueryError> for OrderError {
-    fn from(error: QueryError) -> Self {
-        match error {
-            QueryError::SessionClosed { .. } => Self::Closed,
-            error if error.is_transient() => Self::Outage(error.into()),
-            error => broken(error),
+impl From<Error> for OrderError {
+    fn from(error: Error) -> Self {
+        match error.lost() {
+            // An outer function may have a guard. It is dropped before `anew_after_loss` starts again.
+            Some(lost) => Self::Lost(lost.clone()),
+            None if error.is_busy() => Self::Busy(error.into()),
+            None if error.is_transient() => Self::Outage(error.into()),
+            None if error.is_closed() => Self::Closed,
+            None => broken(error),
         }
     }
 }

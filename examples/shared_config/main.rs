@@ -38,7 +38,7 @@ use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use lock_recipes::{ConnectError, Session, ZooKeeper};
+use lock_recipes::{Session, ZooKeeper};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -87,7 +87,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     done
 }
 
-async fn open_session(connect_string: &str) -> Result<Session, ConnectError> {
+async fn open_session(connect_string: &str) -> Result<Session, lock_recipes::Error> {
     let builder = ZooKeeper::builder().application("shared-config");
     builder.connect(connect_string).await
 }

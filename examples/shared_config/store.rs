@@ -4,10 +4,9 @@ use std::error::Error as StdError;
 use std::time::SystemTime;
 
 use lock_recipes::{
-    AcquireError, ConfigError, DowngradeError, InterProcessReadWriteLock, LockGuard, LostError,
-    NodesError, QueryError, ReadGuard, ReleaseError, ReleaseOutcome, Session, TransactionError,
+    Error, InterProcessReadWriteLock, LockGuard, NodesError, QueryError, ReadGuard, ReleaseOutcome,
+    Session, TransactionError,
 };
-use thiserror::Error;
 use tracing::warn;
 
 use crate::config::{Config, Manifest, NAMES, Nodes, Unusable};
@@ -37,15 +36,11 @@ pub(crate) struct Held<T> {
 }
 
 /// Why a read failed, or why a write is not complete.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    #[error("configuration not touched")]
-    NotAcquired(#[from] AcquireError),
-    /// Other processes may write now, so what was read so far proves nothing.
-    #[error("lock lost midway")]
-    Lost(#[from] LostError),
-    #[error("configuration not read")]
-    NotRead(#[from] QueryError),
+    /// If the lock was lost midway, other processes may write now, and what was read so far proves nothing.
+    #[error("configuration not read or not verified")]
+    Lock(#[from] Error),
     /// A guessed version in its place could make versions go back.
     #[error("{path:?} is no manifest; restore it, or delete it to begin at version 1")]
     ManifestUnreadable { path: String },
@@ -53,11 +48,8 @@ pub(crate) enum StoreError {
     NotWritten {
         path: String,
         #[source]
-        source: TransactionError,
+        source: Error,
     },
-    /// All is written, but not verified.
-    #[error("written, but not verified")]
-    NotDowngraded(#[from] DowngradeError),
     #[error("written, but it reads back otherwise: somebody writes without the lock")]
     Differs { found: Result<Config, Unusable> },
 }
@@ -67,17 +59,18 @@ impl StoreError {
     pub(crate) fn is_transient(&self) -> bool {
         use NodesError::SessionEnded;
         match self {
-            Self::Lost(_) => true,
-            Self::NotRead(QueryError::Failed { source, .. }) => {
-                source.is_transient() || matches!(source, SessionEnded)
-            }
+            Self::Lock(Error::Query(QueryError::Failed {
+                source: SessionEnded,
+                ..
+            })) => true,
+            Self::Lock(error) => error.is_lost() || error.is_transient(),
             _ => false,
         }
     }
 }
 
 impl Store {
-    pub(crate) fn new(session: &Session, root: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn new(session: &Session, root: &str) -> Result<Self, Error> {
         Ok(Self {
             session: session.clone(),
             // The lock is below the root, so the root exists whenever the lock is held.
@@ -196,13 +189,13 @@ impl Store {
                 source if failures == FAILURES_MAX => {
                     return Err(StoreError::NotWritten { path, source });
                 }
-                Refused { source: NoNode, .. } => exists = false,
-                Refused {
+                Error::Transaction(Refused { source: NoNode, .. }) => exists = false,
+                Error::Transaction(Refused {
                     source: NodeExists, ..
-                } => exists = true,
+                }) => exists = true,
                 // The write was carried out or not; this read waits for a connection. No other
                 // process writes, so writing the same again is harmless.
-                Unknown { .. } => {
+                Error::Transaction(Unknown { .. }) => {
                     if self.read_node(guard, name).await?.as_deref() == Some(data.as_bytes()) {
                         return Ok(());
                     }
@@ -227,7 +220,7 @@ impl Store {
 }
 
 /// Only logs errors: what was done under the lock stays done.
-fn report(released: Result<ReleaseOutcome, ReleaseError>) {
+fn report(released: Result<ReleaseOutcome, Error>) {
     if let Err(error) = released {
         let error = &error as &dyn StdError;
         warn!(error, "lock not released as usual");

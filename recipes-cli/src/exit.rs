@@ -1,12 +1,12 @@
 //! How `lockctl` ends: errors, each with one line of text and an exit code.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
 use recipes_core::{
-    AcquireError, ConfigError, ConnectError, InspectError, LockKind, NodesError, RevokeError,
+    AcquireError, ConfigError, ConnectError, Error, InspectError, LockKind, NodesError, RevokeError,
 };
 
 use crate::output::messages;
@@ -62,11 +62,6 @@ impl Failure {
         Self::new(code_of(error), format!("{what}: {}", chain(error)))
     }
 
-    /// An error with its sources, in one line.
-    fn of(code: u8, error: &dyn Error) -> Self {
-        Self::new(code, chain(error))
-    }
-
     /// The same, with more text.
     pub(crate) fn with(self, more: &str) -> Self {
         Self::new(self.code, self.message + more)
@@ -89,7 +84,8 @@ pub(crate) fn warn(message: &str) {
     messages::send(format!("lockctl: {}\n", one_line(message)).into_bytes());
 }
 
-pub(crate) fn chain(error: &dyn Error) -> String {
+/// An error with its sources, in one line.
+pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -114,39 +110,44 @@ fn code_of(error: &NodesError) -> u8 {
     }
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::of(code::USAGE, &error)
-    }
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
         let code = match &error {
-            ConnectError::Config(_) => code::USAGE,
-            ConnectError::ChrootMissing { .. } => code::NO_LOCK,
-            // A scheme refuses its credentials at once.
-            ConnectError::Refused { .. } => code::USAGE,
-            _ => code::NO_CONNECTION,
-        };
-        Self::of(code, &error)
-    }
-}
-
-impl From<AcquireError> for Failure {
-    fn from(error: AcquireError) -> Self {
-        let code = match &error {
-            AcquireError::TimedOut { .. } => code::TIMED_OUT,
-            AcquireError::SessionClosed { .. } | AcquireError::SessionEnded { .. } => {
-                code::NO_CONNECTION
-            }
-            AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
-            AcquireError::RecipeDiffers { .. } => code::USAGE,
-            AcquireError::Refused { source, .. } => code_of(source),
+            Error::Config(_) => code::USAGE,
+            Error::Connect(error) => match error {
+                ConnectError::ChrootMissing { .. } => code::NO_LOCK,
+                // A scheme refuses its credentials at once.
+                ConnectError::Refused { .. } => code::USAGE,
+                _ => code::NO_CONNECTION,
+            },
+            Error::Acquire(error) => match error {
+                AcquireError::TimedOut { .. } => code::TIMED_OUT,
+                AcquireError::SessionClosed { .. } | AcquireError::SessionEnded { .. } => {
+                    code::NO_CONNECTION
+                }
+                AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
+                AcquireError::RecipeDiffers { .. } => code::USAGE,
+                AcquireError::Refused { source, .. } => code_of(source),
+                _ => code::INTERNAL,
+            },
+            Error::Inspect(error) => match error {
+                InspectError::InvalidPath { .. } => code::USAGE,
+                InspectError::NoSuchNode { .. } | InspectError::NotALock { .. } => code::NO_LOCK,
+                InspectError::NotAuthorized { .. } => code::NO_PERMISSION,
+                InspectError::NoConnection { .. } => code::NO_CONNECTION,
+                _ => code::INTERNAL,
+            },
+            Error::Revoke(error) => match error {
+                RevokeError::SessionClosed { .. } | RevokeError::Unknown { .. } => {
+                    code::NO_CONNECTION
+                }
+                RevokeError::Failed { source, .. } => code_of(source),
+                _ => code::INTERNAL,
+            },
             _ => code::INTERNAL,
         };
         let advice = match &error {
-            AcquireError::RecipeDiffers { found, .. } => match found {
+            Error::Acquire(AcquireError::RecipeDiffers { found, .. }) => match found {
                 LockKind::Mutex => "; or use --mode mutex or leader",
                 LockKind::Read | LockKind::Write => "; or use --mode read or write",
                 LockKind::Permit => "; or use --mode semaphore:N",
@@ -154,31 +155,19 @@ impl From<AcquireError> for Failure {
             },
             _ => "",
         };
-        Self::of(code, &error).with(advice)
+        Self::new(code, chain(&error)).with(advice)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Error::from(error).into()
     }
 }
 
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
-        let code = match &error {
-            InspectError::InvalidPath { .. } => code::USAGE,
-            InspectError::NoSuchNode { .. } | InspectError::NotALock { .. } => code::NO_LOCK,
-            InspectError::NotAuthorized { .. } => code::NO_PERMISSION,
-            InspectError::NoConnection { .. } => code::NO_CONNECTION,
-            _ => code::INTERNAL,
-        };
-        Self::of(code, &error)
-    }
-}
-
-impl From<RevokeError> for Failure {
-    fn from(error: RevokeError) -> Self {
-        let code = match &error {
-            RevokeError::SessionClosed { .. } | RevokeError::Unknown { .. } => code::NO_CONNECTION,
-            RevokeError::Failed { source, .. } => code_of(source),
-            _ => code::INTERNAL,
-        };
-        Self::of(code, &error)
+        Error::from(error).into()
     }
 }
 

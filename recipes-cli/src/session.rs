@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recipes_core::{ConfigError, ConnectError, Nodes, Session, SessionOptions, Store};
+use recipes_core::{ConfigError, ConnectError, Error, Nodes, Session, SessionOptions, Store};
 use recipes_redis::RedisBuilder;
 use recipes_sql::{MySqlBuilder, PostgresBuilder};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
@@ -83,7 +83,7 @@ impl Place {
         Ok(Self::ZooKeeper(Box::new(secured(builder, arguments)?)))
     }
 
-    async fn connect(self, servers: &str) -> Result<Session, ConnectError> {
+    async fn connect(self, servers: &str) -> Result<Session, Error> {
         match self {
             Self::ZooKeeper(builder) => builder.connect(servers).await,
             Self::Redis(builder) => builder.connect(servers).await,
@@ -134,7 +134,7 @@ pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, 
         waited,
         source: store.diagnose().await,
     };
-    Err(hinted(error, arguments))
+    Err(hinted(error.into(), arguments))
 }
 
 /// The store that sessions are opened on.
@@ -164,14 +164,14 @@ fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn hinted(error: ConnectError, _: &StoreArguments) -> Failure {
+pub(crate) fn hinted(error: Error, _: &StoreArguments) -> Failure {
     error.into()
 }
 
 /// Adds a hint about TLS: a failed handshake looks like a server that does not answer.
 #[cfg(feature = "tls")]
-pub(crate) fn hinted(error: ConnectError, arguments: &StoreArguments) -> Failure {
-    let is_silence = matches!(error, ConnectError::TimedOut { .. });
+pub(crate) fn hinted(error: Error, arguments: &StoreArguments) -> Failure {
+    let is_silence = matches!(error, Error::Connect(ConnectError::TimedOut { .. }));
     let failure = Failure::from(error);
     match is_silence && arguments.tls.is_asked_for() {
         true => failure.with(

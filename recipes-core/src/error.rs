@@ -1,4 +1,4 @@
-//! Errors, one enum for each operation.
+//! The error of every call, and an enum for each kind of call.
 
 mod acquire;
 pub(crate) mod address;

@@ -14,7 +14,7 @@ pub use graph::{Basis, Edge, Party, WaitForGraph};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::error::{InspectError, QueryError};
+use crate::error::{Error, InspectError, QueryError};
 use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;
@@ -148,7 +148,7 @@ pub struct Scan {
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example(session: &recipes_core::Session) -> Result<(), recipes_core::InspectError> {
+/// # async fn example(session: &recipes_core::Session) -> Result<(), recipes_core::Error> {
 /// # use recipes_core as lock_recipes;
 /// let lock = lock_recipes::inspect(session, "/locks/orders/4711").await?;
 /// for holder in lock.holders() {
@@ -158,8 +158,8 @@ pub struct Scan {
 /// # Ok(())
 /// # }
 /// ```
-pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, InspectError> {
-    inspect_as(session, path, Shown::Contenders).await
+pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Error> {
+    Ok(inspect_as(session, path, Shown::Contenders).await?)
 }
 
 /// As [`inspect`]. But a directory is a lock also if a node has the name of a lock node and no
@@ -216,8 +216,8 @@ async fn inspect_as(
 ///
 /// # Cancel safety
 /// Dropping the future is harmless.
-pub async fn scan(session: &Session, root: &str) -> Result<Scan, InspectError> {
-    scan_as(session, root, Shown::Contenders).await
+pub async fn scan(session: &Session, root: &str) -> Result<Scan, Error> {
+    Ok(scan_as(session, root, Shown::Contenders).await?)
 }
 
 /// As [`scan`], with the locks that [`inspect_with_strangers`] shows.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use recipes_core::internal::{LockInternals, Locks};
 use recipes_core::{
-    Acquire, ConfigError, LockGuard, LockKind, LockOptions, QueryError, Session, TryAcquire,
+    Acquire, ConfigError, Error, LockGuard, LockKind, LockOptions, Session, TryAcquire,
 };
 
 use crate::candidate::Candidate;
@@ -88,7 +88,7 @@ impl LeaderElection {
     ///   than 1,000,000 bytes, [`ConfigError::IdentityReserved`] for Curator's revocation request.
     /// - [`ConfigError::RecipeDiffers`] if a live handle of this session uses the path with other
     ///   nodes; [`ConfigError::OptionsDiffer`] if it has [`LockOptions`].
-    pub fn new(session: &Session, path: &str, id: &str) -> Result<Self, ConfigError> {
+    pub fn new(session: &Session, path: &str, id: &str) -> Result<Self, Error> {
         Self::with_layout(session, path, id, ElectionLayout::default())
     }
 
@@ -101,7 +101,7 @@ impl LeaderElection {
         path: &str,
         id: &str,
         layout: ElectionLayout,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         Self::check(id)?;
         let lock = LockInternals::new(session, path, layout.kind(), &LockOptions::new())?;
         Ok(Self {
@@ -163,24 +163,24 @@ impl LeaderElection {
     /// store ends its session.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getLeader")]
-    pub async fn leader(&self) -> Result<Option<Candidate>, QueryError> {
+    pub async fn leader(&self) -> Result<Option<Candidate>, Error> {
         Ok(self.lock.first().await?.map(Candidate::new))
     }
 
     /// Lists the leader and those who wait, in the order in which they lead, over all processes.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getParticipants")]
-    pub async fn candidates(&self) -> Result<Vec<Candidate>, QueryError> {
+    pub async fn candidates(&self) -> Result<Vec<Candidate>, Error> {
         let queued = self.lock.queued().await?;
         Ok(queued.into_iter().map(Candidate::new).collect())
     }

@@ -3,10 +3,7 @@
 use std::fmt;
 
 use recipes_core::internal::log::LOCK;
-use recipes_core::{
-    AcquireError, ConfigError, FencingToken, LatchError, QueryError, ReleaseError, ReleaseOutcome,
-    Session,
-};
+use recipes_core::{Error, FencingToken, LatchError, ReleaseOutcome, Session};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 
@@ -58,7 +55,7 @@ pub struct LeaderLatch {
 }
 
 /// Where the outcome of a resignation goes.
-type Stop = oneshot::Sender<Result<Option<ReleaseOutcome>, ReleaseError>>;
+type Stop = oneshot::Sender<Result<Option<ReleaseOutcome>, Error>>;
 
 /// What a latch is doing. Whether it leads is not remembered here: the guard knows.
 pub(crate) enum State {
@@ -69,7 +66,7 @@ pub(crate) enum State {
     /// It was stopped or dropped.
     Stopped,
     /// Its campaign failed for good.
-    Ended(AcquireError),
+    Ended(Error),
 }
 
 impl State {
@@ -89,7 +86,7 @@ impl State {
             Self::Stopped => Some(LatchError::Stopped { path: path() }),
             Self::Ended(source) => Some(LatchError::Ended {
                 path: path(),
-                source: source.clone(),
+                source: Box::new(source.clone()),
             }),
         }
     }
@@ -104,7 +101,7 @@ impl LeaderLatch {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn start(session: &Session, path: &str, id: &str) -> Result<Self, ConfigError> {
+    pub fn start(session: &Session, path: &str, id: &str) -> Result<Self, Error> {
         LeaderElection::with_layout(session, path, id, ElectionLayout::LeaderLatch).map(Self::of)
     }
 
@@ -149,7 +146,7 @@ impl LeaderLatch {
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "await")]
-    pub async fn wait_until_leader(&self) -> Result<FencingToken, LatchError> {
+    pub async fn wait_until_leader(&self) -> Result<FencingToken, Error> {
         let mut watcher = self.watch();
         // Ends with a term that is not over yet, or with the latch.
         loop {
@@ -169,8 +166,8 @@ impl LeaderLatch {
     /// Reads who leads; as [`LeaderElection::leader`].
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
-    pub async fn leader(&self) -> Result<Option<Candidate>, QueryError> {
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
+    pub async fn leader(&self) -> Result<Option<Candidate>, Error> {
         self.election.leader().await
     }
 
@@ -197,12 +194,13 @@ impl LeaderLatch {
     /// background.
     ///
     /// # Errors
-    /// As [`Leadership::resign`]: [`ReleaseError::Lost`] if it led, and the term was lost.
+    /// As [`Leadership::resign`]: [`ReleaseError::Lost`](recipes_core::ReleaseError::Lost) if it led, and the term
+    /// was lost.
     ///
     /// # Cancel safety
     /// The stop goes on in the background when the future is dropped.
     #[doc(alias = "close")]
-    pub async fn stop(self) -> Result<Option<ReleaseOutcome>, ReleaseError> {
+    pub async fn stop(self) -> Result<Option<ReleaseOutcome>, Error> {
         let (sender, outcome) = oneshot::channel();
         // Without its task it has ended, and its term with it.
         if self.stop.send(sender).is_err() {

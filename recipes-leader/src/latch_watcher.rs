@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures::FutureExt;
 use futures::future;
-use recipes_core::{AcquireError, FencingToken, LatchError};
+use recipes_core::{AcquireError, Error, FencingToken, LatchError};
 use tokio::sync::watch;
 
 use crate::latch::State;
@@ -25,7 +25,7 @@ use crate::latch::State;
 ///             true => { /* start the work of the leader */ }
 ///             false => { /* stop it */ }
 ///         }
-/// #       break Ok::<_, recipes_core::LatchError>(());
+/// #       break Ok::<_, recipes_core::Error>(());
 ///     }
 /// });
 /// # serving.await??;
@@ -69,14 +69,14 @@ impl LatchWatcher {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
-    pub async fn changed(&mut self) -> Result<bool, LatchError> {
+    pub async fn changed(&mut self) -> Result<bool, Error> {
         // Ends with a change, or with the latch.
         loop {
             let path = &self.path;
             let (term, lost) = {
                 let state = self.state.borrow_and_update();
                 if let Some(end) = state.end(path) {
-                    return Err(end);
+                    return Err(end.into());
                 }
                 let term = state.term();
                 let lost = term.map(|it| it.lost().map(drop));
@@ -94,7 +94,7 @@ impl LatchWatcher {
                     if changed.is_err() {
                         // Unless it has said why, its task is gone with its runtime.
                         let end = self.state.borrow().end(&self.path);
-                        return Err(end.unwrap_or_else(|| closed(&self.path)));
+                        return Err(end.unwrap_or_else(|| closed(&self.path)).into());
                     }
                 }
                 () = lost => {}
@@ -107,7 +107,7 @@ fn closed(path: &str) -> LatchError {
     let path = || path.to_owned();
     LatchError::Ended {
         path: path(),
-        source: AcquireError::SessionClosed { path: path() },
+        source: Box::new(AcquireError::SessionClosed { path: path() }.into()),
     }
 }
 

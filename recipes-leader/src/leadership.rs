@@ -1,6 +1,6 @@
 //! The guard of a term.
 
-use recipes_core::{ReleaseError, ReleaseOutcome};
+use recipes_core::{Error, ReleaseOutcome};
 
 recipes_core::lock_guard! {
     /// A term: proof that a candidate of a [`LeaderElection`](crate::LeaderElection) leads.
@@ -25,7 +25,7 @@ impl Leadership {
     ///
     /// # Cancel safety
     /// The resignation goes on in the background when the future is dropped.
-    pub async fn resign(self) -> Result<ReleaseOutcome, ReleaseError> {
+    pub async fn resign(self) -> Result<ReleaseOutcome, Error> {
         self.release().await
     }
 }

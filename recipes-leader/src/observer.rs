@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use recipes_core::QueryError;
+use recipes_core::Error;
 use recipes_core::internal::FirstWatcher;
 
 use crate::candidate::Candidate;
@@ -24,8 +24,8 @@ use crate::candidate::Candidate;
 /// - It goes on over lost connections and the end of the store's session. It waits while the store
 ///   does not answer.
 ///
-/// It ends after an error: [`QueryError::SessionClosed`] when the session is closed, and
-/// [`QueryError::Failed`] if the store refuses for good.
+/// It ends after an error: [`QueryError::SessionClosed`](recipes_core::QueryError::SessionClosed) when the session is
+/// closed, and [`QueryError::Failed`](recipes_core::QueryError::Failed) if the store refuses for good.
 ///
 /// What it reports has been true, and may be over. Who must know that it leads asks its
 /// [`Leadership`](crate::Leadership).
@@ -51,7 +51,7 @@ use crate::candidate::Candidate;
 /// ```
 #[must_use = "it observes only while it is polled"]
 pub struct LeaderObserver {
-    leaders: BoxStream<'static, Result<Option<Candidate>, QueryError>>,
+    leaders: BoxStream<'static, Result<Option<Candidate>, Error>>,
 }
 
 impl LeaderObserver {
@@ -60,7 +60,8 @@ impl LeaderObserver {
             let mut watcher = watcher?;
             let leader = watcher.changed().await;
             let watcher = leader.is_ok().then_some(watcher);
-            Some((leader.map(|leader| leader.map(Candidate::new)), watcher))
+            let leader = leader.map(|leader| leader.map(Candidate::new));
+            Some((leader.map_err(Error::from), watcher))
         });
         Self {
             leaders: leaders.boxed(),
@@ -71,13 +72,13 @@ impl LeaderObserver {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
-    pub async fn next(&mut self) -> Option<Result<Option<Candidate>, QueryError>> {
+    pub async fn next(&mut self) -> Option<Result<Option<Candidate>, Error>> {
         self.leaders.next().await
     }
 }
 
 impl Stream for LeaderObserver {
-    type Item = Result<Option<Candidate>, QueryError>;
+    type Item = Result<Option<Candidate>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.leaders.poll_next_unpin(cx)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use recipes_core::internal::sealed::Sealed;
 use recipes_core::internal::{LockInternals, Locks};
-use recipes_core::{Acquire, ConfigError, DistributedLock, Session, TryAcquire};
+use recipes_core::{Acquire, DistributedLock, Error, Session, TryAcquire};
 
 use crate::member::Member;
 
@@ -55,12 +55,13 @@ impl MultiLock {
     /// Makes the set of these locks. It waits for them in the order of their paths. Sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path is there twice, in the
+    /// [`ConfigError::EmptySet`](recipes_core::ConfigError::EmptySet);
+    /// [`ConfigError::DuplicateMember`](recipes_core::ConfigError::DuplicateMember) if a path is there twice, in the
     /// same or in different kinds; otherwise the errors of the single locks.
     pub fn new(
         session: &Session,
         members: impl IntoIterator<Item = Member>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         let opened = members.into_iter().map(|member| member.open(session));
         let as_given: Vec<_> = opened.collect::<Result<_, _>>()?;
         let mut in_order = as_given.clone();
@@ -96,9 +97,10 @@ impl MultiLock {
     /// they can wait for each other.
     ///
     /// # Errors
-    /// [`ConfigError::EmptySet`]; [`ConfigError::DuplicateMember`] if a path of one session is
-    /// there twice.
-    pub fn from_locks(locks: Vec<Box<dyn DistributedLock>>) -> Result<Self, ConfigError> {
+    /// [`ConfigError::EmptySet`](recipes_core::ConfigError::EmptySet);
+    /// [`ConfigError::DuplicateMember`](recipes_core::ConfigError::DuplicateMember) if a path of one session is there
+    /// twice.
+    pub fn from_locks(locks: Vec<Box<dyn DistributedLock>>) -> Result<Self, Error> {
         let locks = locks.iter().map(|lock| lock.locks());
         Ok(Self::of(Locks::in_turn(locks.collect())?))
     }

@@ -5,8 +5,7 @@ use std::fmt;
 use recipes_core::internal::sealed::Sealed;
 use recipes_core::internal::{LockInternals, Locks};
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockKind, LockOptions, Participant, QueryError, Session,
-    TryAcquire,
+    Acquire, DistributedLock, Error, LockKind, LockOptions, Participant, Session, TryAcquire,
 };
 
 use crate::guard::MutexGuard;
@@ -58,21 +57,22 @@ impl InterProcessMutex {
     /// Makes the mutex of an absolute path such as `/locks/orders/4711`; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`] names what is wrong with the path.
-    pub fn new(session: &Session, path: &str) -> Result<Self, ConfigError> {
+    /// [`ConfigError::InvalidPath`](recipes_core::ConfigError::InvalidPath) names what is wrong with the path.
+    pub fn new(session: &Session, path: &str) -> Result<Self, Error> {
         Self::with_options(session, path, &LockOptions::new())
     }
 
     /// Makes the mutex of a path with options; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`]; [`ConfigError::OptionsDiffer`] if a live handle of this
-    /// session has other options for the path.
+    /// [`ConfigError::InvalidPath`](recipes_core::ConfigError::InvalidPath);
+    /// [`ConfigError::OptionsDiffer`](recipes_core::ConfigError::OptionsDiffer) if a live handle of this session has
+    /// other options for the path.
     pub fn with_options(
         session: &Session,
         path: &str,
         options: &LockOptions,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         let lock = LockInternals::new(session, path, LockKind::Mutex, options)?;
         Ok(Self { lock })
     }
@@ -107,12 +107,12 @@ impl InterProcessMutex {
     /// Lists the holder and the waiters, in the order of admission, over all processes.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
-    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
         self.lock.participants().await
     }
 }

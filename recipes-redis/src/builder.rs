@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_core::{ConfigError, Error, ParentMode, Session, SessionOptions, Store};
 use recipes_keeper::Terms;
 
 use crate::address::{Address, Credentials};
@@ -28,7 +28,7 @@ const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
 /// use recipes_redis::Redis;
 ///
@@ -209,15 +209,16 @@ impl RedisBuilder {
     /// | `redis+sentinel://user:password@host:26379,host:26379/name/0` | the primary that the Sentinels name; user and password are those at the primary |
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    /// - [`ConfigError`] for options that cannot be used, or a URL that is not understood,
     ///   before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
-    /// - [`ConnectError::Refused`] for credentials that are not accepted, and for a server that
-    ///   cannot keep locks: see [`RedisRefusal`](crate::RedisRefusal), which is the source.
+    /// - [`ConnectError::TimedOut`](recipes_core::ConnectError::TimedOut) after the connect timeout. The source says
+    ///   what went wrong last.
+    /// - [`ConnectError::Refused`](recipes_core::ConnectError::Refused) for credentials that are not accepted, and
+    ///   for a server that cannot keep locks: see [`RedisRefusal`](crate::RedisRefusal), which is the source.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
-    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(self, url: &str) -> Result<Session, Error> {
         let (redis, shown) = self.redis(url)?;
         self.options.open(Arc::new(redis), &shown).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
-use recipes_core::{ConnectError, Nodes, NodesError, Session, Store, Traits};
+use recipes_core::{Error, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
 use crate::builder::RedisBuilder;
@@ -31,7 +31,7 @@ pub const TRAITS: Traits = Traits {
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use recipes_redis::Redis;
 ///
 /// let session = Redis::connect("redis://cache:6379/0").await?;
@@ -53,7 +53,7 @@ impl Redis {
     ///
     /// # Errors
     /// As [`RedisBuilder::connect`].
-    pub async fn connect(url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(url: &str) -> Result<Session, Error> {
         Self::builder().connect(url).await
     }
 

@@ -1,8 +1,7 @@
 //! Guards of readers and writers.
 
-use recipes_core::AcquireError;
+use recipes_core::Error;
 use recipes_core::internal::log::LOCK;
-use thiserror::Error;
 use tracing::warn;
 
 recipes_core::lock_guard! {
@@ -33,12 +32,13 @@ impl WriteGuard {
     /// lost, whichever comes first.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lock is lost, also while it waits; otherwise as [`Acquire`](recipes_core::Acquire).
+    /// [`AcquireError::Lost`](recipes_core::AcquireError::Lost) if the lock is lost, also while it waits; otherwise
+    /// as [`Acquire`](recipes_core::Acquire).
     ///
     /// # Cancel safety
     /// The write lock stays held. The reader's node is deleted in the background.
-    pub async fn read(&self) -> Result<ReadGuard, AcquireError> {
-        self.guard.read_beside().await.map(ReadGuard::new)
+    pub async fn read(&self) -> Result<ReadGuard, Error> {
+        Ok(ReadGuard::new(self.guard.read_beside().await?))
     }
 
     /// Continues as a reader, without a moment in which another writer could get in.
@@ -49,21 +49,16 @@ impl WriteGuard {
     /// at the latest.
     ///
     /// # Errors
-    /// [`DowngradeError`], which contains the unchanged write guard.
+    /// As [`read`](Self::read). The write lock is released then, in the background. Who wants to keep it calls
+    /// [`read`](Self::read), and then releases this guard.
     ///
     /// # Cancel safety
     /// The write guard is dropped with the future: what is held is released in the background.
     ///
     /// Curator: acquire the read lock, release the write lock; differs: safe with any other client.
     /// In Curator before 5.5.0, a queued writer can get in.
-    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let reader = match self.read().await {
-            Ok(reader) => reader,
-            Err(source) => {
-                let guard = Box::new(self);
-                return Err(DowngradeError { guard, source });
-            }
-        };
+    pub async fn downgrade(self) -> Result<ReadGuard, Error> {
+        let reader = self.read().await?;
         if let Err(error) = self.release().await {
             // The reader is held, or its guard reports that it is lost.
             warn!(
@@ -72,37 +67,5 @@ impl WriteGuard {
             );
         }
         Ok(reader)
-    }
-}
-
-/// Why a writer did not become a reader. The error contains the write guard, so the lock stays held
-/// while the error lives, unless it is lost.
-#[derive(Debug, Error)]
-#[error("write lock {:?} not downgraded{}", .guard.path(), still_held(.guard))]
-pub struct DowngradeError {
-    /// The unchanged guard.
-    pub guard: Box<WriteGuard>,
-    /// What happened.
-    #[source]
-    pub source: AcquireError,
-}
-
-fn still_held(guard: &WriteGuard) -> &'static str {
-    match guard.is_valid() {
-        true => ", it is still held",
-        false => "",
-    }
-}
-
-/// Drops the write guard, which releases the lock.
-impl From<DowngradeError> for recipes_core::Error {
-    fn from(error: DowngradeError) -> Self {
-        error.source.into()
-    }
-}
-
-impl From<DowngradeError> for WriteGuard {
-    fn from(error: DowngradeError) -> Self {
-        *error.guard
     }
 }

@@ -6,6 +6,6 @@ mod guards;
 mod handles;
 mod lock;
 
-pub use guards::{DowngradeError, ReadGuard, WriteGuard};
+pub use guards::{ReadGuard, WriteGuard};
 pub use handles::{ReadLock, WriteLock};
 pub use lock::InterProcessReadWriteLock;

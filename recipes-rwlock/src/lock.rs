@@ -3,9 +3,7 @@
 use std::fmt;
 
 use recipes_core::internal::{LockInternals, Locks};
-use recipes_core::{
-    Acquire, ConfigError, LockKind, LockOptions, Participant, QueryError, Session, TryAcquire,
-};
+use recipes_core::{Acquire, Error, LockKind, LockOptions, Participant, Session, TryAcquire};
 
 use crate::guards::{ReadGuard, WriteGuard};
 use crate::handles::{ReadLock, WriteLock};
@@ -55,22 +53,22 @@ impl InterProcessReadWriteLock {
     /// Makes the lock of an absolute path such as `/locks/settings`; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`] names what is wrong with the path;
-    /// [`ConfigError::RecipeDiffers`] if the session has a mutex there.
-    pub fn new(session: &Session, path: &str) -> Result<Self, ConfigError> {
+    /// [`ConfigError::InvalidPath`](recipes_core::ConfigError::InvalidPath) names what is wrong with the path;
+    /// [`ConfigError::RecipeDiffers`](recipes_core::ConfigError::RecipeDiffers) if the session has a mutex there.
+    pub fn new(session: &Session, path: &str) -> Result<Self, Error> {
         Self::with_options(session, path, &LockOptions::new())
     }
 
     /// Makes the lock of a path with options; sends nothing.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ConfigError::OptionsDiffer`] if a live handle of this session has
-    /// other options for the path.
+    /// As [`new`](Self::new); [`ConfigError::OptionsDiffer`](recipes_core::ConfigError::OptionsDiffer) if a live
+    /// handle of this session has other options for the path.
     pub fn with_options(
         session: &Session,
         path: &str,
         options: &LockOptions,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         Ok(Self {
             read: LockInternals::new(session, path, LockKind::Read, options)?,
             write: LockInternals::new(session, path, LockKind::Write, options)?,
@@ -117,24 +115,24 @@ impl InterProcessReadWriteLock {
     /// Lists the readers that hold or wait, in the order of admission, over all processes.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
-    pub async fn read_participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn read_participants(&self) -> Result<Vec<Participant>, Error> {
         self.read.participants().await
     }
 
     /// Lists the writers that hold or wait, in the order of admission, over all processes.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
-    pub async fn write_participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn write_participants(&self) -> Result<Vec<Participant>, Error> {
         self.write.participants().await
     }
 

@@ -2,8 +2,7 @@
 
 use recipes_core::internal::{Locks, SemaphoreInternals, sealed::Sealed};
 use recipes_core::{
-    Acquire, ConfigError, DistributedLock, LockGuard, LockOptions, Participant, QueryError,
-    Session, TryAcquire,
+    Acquire, DistributedLock, Error, LockGuard, LockOptions, Participant, Session, TryAcquire,
 };
 
 use crate::permit::SemaphorePermit;
@@ -47,21 +46,21 @@ impl InterProcessSemaphoreMutex {
     /// Makes the mutex of an absolute path; sends nothing.
     ///
     /// # Errors
-    /// [`ConfigError::InvalidPath`] names what is wrong with the path.
-    pub fn new(session: &Session, path: &str) -> Result<Self, ConfigError> {
+    /// [`ConfigError::InvalidPath`](recipes_core::ConfigError::InvalidPath) names what is wrong with the path.
+    pub fn new(session: &Session, path: &str) -> Result<Self, Error> {
         Self::with_options(session, path, &LockOptions::new())
     }
 
     /// Makes the mutex of a path with options; sends nothing.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ConfigError::OptionsDiffer`] if a live handle of this session has
-    /// other options for the path.
+    /// As [`new`](Self::new); [`ConfigError::OptionsDiffer`](recipes_core::ConfigError::OptionsDiffer) if a live
+    /// handle of this session has other options for the path.
     pub fn with_options(
         session: &Session,
         path: &str,
         options: &LockOptions,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         let semaphore = SemaphoreInternals::new(session, path, 1, options)?;
         Ok(Self { semaphore })
     }
@@ -87,11 +86,11 @@ impl InterProcessSemaphoreMutex {
     /// Lists the lease of the holder, or of the contender whose turn it is, over all processes.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
-    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
         self.semaphore.leases().await
     }
 }

@@ -2,7 +2,7 @@
 
 use recipes_core::internal::SemaphoreInternals;
 use recipes_core::{
-    Acquire, ConfigError, LockGuard, LockOptions, Participant, QueryError, Session, TryAcquire,
+    Acquire, ConfigError, Error, LockGuard, LockOptions, Participant, Session, TryAcquire,
 };
 
 use crate::permit::SemaphorePermit;
@@ -73,7 +73,7 @@ impl InterProcessSemaphore {
     /// # Errors
     /// [`ConfigError::NoPermits`] unless there are 1 to 10,000 permits; [`ConfigError::InvalidPath`]
     /// names what is wrong with the path.
-    pub fn new(session: &Session, path: &str, permits: usize) -> Result<Self, ConfigError> {
+    pub fn new(session: &Session, path: &str, permits: usize) -> Result<Self, Error> {
         Self::with_options(session, path, permits, &LockOptions::new())
     }
 
@@ -87,7 +87,7 @@ impl InterProcessSemaphore {
         path: &str,
         permits: usize,
         options: &LockOptions,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, Error> {
         let semaphore = SemaphoreInternals::new(session, path, permits, options)?;
         Ok(Self { semaphore })
     }
@@ -110,8 +110,8 @@ impl InterProcessSemaphore {
     /// # Errors
     /// [`ConfigError::NoPermits`] unless there are 1 to 10,000.
     #[doc(alias = "SharedCount")]
-    pub fn set_permits(&self, permits: usize) -> Result<(), ConfigError> {
-        self.semaphore.set_permits(permits)
+    pub fn set_permits(&self, permits: usize) -> Result<(), Error> {
+        Ok(self.semaphore.set_permits(permits)?)
     }
 
     /// Makes a request for one permit that waits as long as it takes, or as its
@@ -147,7 +147,7 @@ impl InterProcessSemaphore {
     /// [`ConfigError::PermitsRequested`] for none, or for more than there are. The request itself ends
     /// with [`AcquireError::Refused`](recipes_core::AcquireError::Refused) if the store cannot take so
     /// many nodes in one transaction, each with its path and record: some 3,000 on ZooKeeper.
-    pub fn acquire_many(&self, permits: usize) -> Result<Acquire<SemaphorePermit>, ConfigError> {
+    pub fn acquire_many(&self, permits: usize) -> Result<Acquire<SemaphorePermit>, Error> {
         let locks = self.semaphore.many(permits)?;
         Ok(Acquire::new(locks, SemaphorePermit::of))
     }
@@ -162,10 +162,7 @@ impl InterProcessSemaphore {
     ///
     /// # Errors
     /// As [`acquire_many`](Self::acquire_many).
-    pub fn try_acquire_many(
-        &self,
-        permits: usize,
-    ) -> Result<TryAcquire<SemaphorePermit>, ConfigError> {
+    pub fn try_acquire_many(&self, permits: usize) -> Result<TryAcquire<SemaphorePermit>, Error> {
         let locks = self.semaphore.many(permits)?;
         Ok(TryAcquire::new(locks, SemaphorePermit::of))
     }
@@ -174,23 +171,23 @@ impl InterProcessSemaphore {
     /// contender waits whose turn it is.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
     #[doc(alias = "getParticipantNodes")]
-    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
         self.semaphore.leases().await
     }
 
     /// Lists the contenders that wait for permits, over all processes, the next one first.
     ///
     /// # Errors
-    /// [`QueryError`]; nothing is changed.
+    /// [`QueryError`](recipes_core::QueryError); nothing is changed.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
-    pub async fn waiters(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn waiters(&self) -> Result<Vec<Participant>, Error> {
         self.semaphore.waiters().await
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
-use recipes_core::{ConfigError, ConnectError, Nodes, NodesError, Session, Store, Traits};
+use recipes_core::{ConfigError, Error, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
 mod address;
@@ -61,7 +61,7 @@ pub(crate) const TRAITS: Traits = Traits {
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use recipes_sql::Postgres;
 ///
 /// let session = Postgres::connect("postgres://app:secret@db/shop").await?;
@@ -83,7 +83,7 @@ impl Postgres {
     ///
     /// # Errors
     /// As [`PostgresBuilder::connect`].
-    pub async fn connect(url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(url: &str) -> Result<Session, Error> {
         Self::builder().connect(url).await
     }
 
@@ -100,7 +100,7 @@ impl Postgres {
     ///
     /// # Errors
     /// For a name that cannot be one: it has lower-case letters, digits and `_`, at most 48.
-    pub fn schema(name: &str) -> Result<String, ConfigError> {
+    pub fn schema(name: &str) -> Result<String, Error> {
         schema::check(name).map_err(|reason| ConfigError::InvalidAddress {
             address: "postgres://".to_owned(),
             reason,

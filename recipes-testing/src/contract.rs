@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use recipes_core::{
-    AcquireError, DistributedLock, LockGuard, Owner, ReleaseError, ReleaseOutcome, Session,
+    AcquireError, DistributedLock, Error, LockGuard, Owner, ReleaseError, ReleaseOutcome, Session,
     SessionHealth,
 };
 
@@ -156,7 +156,10 @@ pub async fn guard_holds_until_it_is_released(ensemble: impl Stage, lock: LockUn
         .timeout(IMPATIENCE)
         .await
         .unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     guard.release().await.unwrap();
     // That of the late one may take a reconnect to go.
     lock.await_contenders(&ensemble, 0).await;
@@ -191,7 +194,7 @@ pub async fn holder_and_waiter_survive_a_restart(ensemble: impl Stage, lock: Loc
     }
     ensemble.start_again().await;
     match guard.release().await {
-        Ok(_) | Err(ReleaseError::Lost(_)) => {}
+        Ok(_) | Err(Error::Release(ReleaseError::Lost(_))) => {}
         Err(error) => panic!("{error}"),
     }
     waiter.await.unwrap().release().await.unwrap();
@@ -345,7 +348,10 @@ pub async fn waiters_that_give_up_leave_nothing(ensemble: impl Stage, lock: Lock
         .await;
     }
     let late = handle.acquire().timeout(IMPATIENCE).await.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     assert!(handle.try_acquire().await.unwrap().is_none());
     lock.await_contenders(&ensemble, 1).await;
     guard.release().await.unwrap();

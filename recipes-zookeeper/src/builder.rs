@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{
-    ConfigError, ConnectError, NodesError, ParentMode, QueryError, RequestLimit, Session,
+    ConfigError, ConnectError, Error, NodesError, ParentMode, QueryError, RequestLimit, Session,
     SessionOptions, Store,
 };
 use zookeeper_client::{Acl, Acls};
@@ -21,7 +21,7 @@ use crate::link::{Link, Transport};
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
 /// use recipes_zookeeper::{Acls, ZooKeeper};
 ///
@@ -149,7 +149,7 @@ impl ZooKeeperBuilder {
     /// may stand in front.
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, or a connect string that is not
+    /// - [`ConfigError`] for options that cannot be used, or a connect string that is not
     ///   understood, before anything is sent.
     /// - [`ConnectError::TimedOut`] after the connect timeout. Each server is then tried once more,
     ///   for up to 3 s, and the source says what it did: its name is not known, it refuses
@@ -159,7 +159,7 @@ impl ZooKeeperBuilder {
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
-    pub async fn connect(self, connect_string: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(self, connect_string: &str) -> Result<Session, Error> {
         let servers = self.servers(connect_string)?;
         let (address, chroot) = (servers.as_str().to_owned(), servers.chroot().to_owned());
         let (store, waited) = (self.ensemble(servers), self.options.patience());
@@ -170,10 +170,10 @@ impl ZooKeeperBuilder {
         let refused = match session.read("/").await {
             Ok(Some(_)) => return Ok(session),
             // It may exist without being readable.
-            Err(QueryError::Failed {
+            Err(Error::Query(QueryError::Failed {
                 source: NodesError::NoAuth,
                 ..
-            }) => return Ok(session),
+            })) => return Ok(session),
             Ok(None) => ConnectError::ChrootMissing { address, chroot },
             Err(error) => ConnectError::TimedOut {
                 address,
@@ -182,7 +182,7 @@ impl ZooKeeperBuilder {
             },
         };
         session.close().await;
-        Err(refused)
+        Err(refused.into())
     }
 
     /// The store that [`connect`](Self::connect) gets its ZooKeeper sessions from, to compare

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
 use futures::{FutureExt, TryFutureExt};
-use recipes_core::{ConnectError, Nodes, NodesError, Session, SessionOptions, Store, Traits};
+use recipes_core::{Error, Nodes, NodesError, Session, SessionOptions, Store, Traits};
 use zookeeper_client::Client;
 
 use crate::answers::refusal_of_session;
@@ -37,7 +37,7 @@ pub const TRAITS: Traits = Traits {
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use recipes_zookeeper::ZooKeeper;
 ///
 /// let session = ZooKeeper::connect("zk1:2181,zk2:2181/app").await?;
@@ -62,7 +62,7 @@ impl ZooKeeper {
     ///
     /// # Errors
     /// As [`ZooKeeperBuilder::connect`].
-    pub async fn connect(connect_string: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(connect_string: &str) -> Result<Session, Error> {
         Self::builder().connect(connect_string).await
     }
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures::poll;
-use lock_recipes::{LeaderElection, ReleaseError};
+use lock_recipes::{Error, LeaderElection, ReleaseError};
 use test_rig::{TestEnsemble, on_every_ensemble};
 
 use crate::{LAYOUTS, PATH, election, ids};
@@ -34,7 +34,10 @@ async fn leader_whose_session_ends_is_over_before_the_next_one_leads(ensemble: T
         let lost = term.lost().await;
         assert_eq!(lost.path, path);
         let resigned = term.resign().await.unwrap_err();
-        assert!(matches!(resigned, ReleaseError::Lost(_)), "{resigned}");
+        assert!(
+            matches!(resigned, Error::Release(ReleaseError::Lost(_))),
+            "{resigned}"
+        );
         // The old leader is a candidate like any other.
         let again = tokio::spawn(first.campaign());
         ensemble.await_children(path, 2).await;

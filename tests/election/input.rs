@@ -1,7 +1,7 @@
 //! What is refused before any request is sent.
 
 use lock_recipes::{
-    ConfigError, ElectionLayout, LeaderElection, LeaderLatch, LockOptions, Session,
+    ConfigError, ElectionLayout, Error, LeaderElection, LeaderLatch, LockOptions, Session,
 };
 use lock_recipes::{InterProcessMutex, LockFactory};
 use test_rig::MemoryEnsemble;
@@ -9,7 +9,7 @@ use test_rig::MemoryEnsemble;
 use crate::PATH;
 
 /// The same input to everything that takes it.
-fn refused(session: &Session, path: &str, id: &str) -> [ConfigError; 3] {
+fn refused(session: &Session, path: &str, id: &str) -> [Error; 3] {
     [
         LeaderElection::new(session, path, id)
             .map(drop)
@@ -37,32 +37,35 @@ async fn bad_paths_and_ids_are_refused_before_anything_is_sent() {
     ] {
         for refusal in refused(&session, path, "host") {
             assert!(
-                matches!(refusal, ConfigError::InvalidPath { .. }),
+                matches!(refusal, Error::Config(ConfigError::InvalidPath { .. })),
                 "{path:?}: {refusal}"
             );
         }
     }
     for refusal in refused(&session, PATH, "") {
-        assert!(matches!(refusal, ConfigError::EmptyId), "{refusal}");
+        assert!(
+            matches!(refusal, Error::Config(ConfigError::EmptyId)),
+            "{refusal}"
+        );
         assert_eq!(refusal.to_string(), "the id of a candidate is empty");
     }
     for refusal in refused(&session, PATH, &"x".repeat(1 << 20)) {
         let bytes = 1 << 20;
         assert!(
-            matches!(refusal, ConfigError::IdentityTooLarge { bytes: it, .. } if it == bytes),
+            matches!(refusal, Error::Config(ConfigError::IdentityTooLarge { bytes: it, .. }) if it == bytes),
             "{refusal}"
         );
     }
     for refusal in refused(&session, PATH, "__REVOKE__") {
         assert!(
-            matches!(refusal, ConfigError::IdentityReserved),
+            matches!(refusal, Error::Config(ConfigError::IdentityReserved)),
             "{refusal}"
         );
     }
     let factory = LockFactory::new(&session, "/factory").unwrap();
     assert!(matches!(
         factory.election("key", "").unwrap_err(),
-        ConfigError::EmptyId
+        Error::Config(ConfigError::EmptyId)
     ));
     drop(LeaderElection::new(&session, PATH, &"x".repeat(1_000_000)).unwrap());
     tokio::task::yield_now().await;
@@ -75,7 +78,7 @@ async fn other_nodes_and_other_options_on_the_path_are_refused() {
     let selector = LeaderElection::new(&session, PATH, "a").unwrap();
     let latch = LeaderLatch::start(&session, PATH, "a").unwrap_err();
     assert!(
-        matches!(latch, ConfigError::RecipeDiffers { .. }),
+        matches!(latch, Error::Config(ConfigError::RecipeDiffers { .. })),
         "{latch}"
     );
     drop(selector);
@@ -84,7 +87,7 @@ async fn other_nodes_and_other_options_on_the_path_are_refused() {
     let mutex = InterProcessMutex::with_options(&session, PATH, &options).unwrap();
     let differs = LeaderElection::new(&session, PATH, "a").unwrap_err();
     assert!(
-        matches!(differs, ConfigError::OptionsDiffer { .. }),
+        matches!(differs, Error::Config(ConfigError::OptionsDiffer { .. })),
         "{differs}"
     );
     drop(mutex);

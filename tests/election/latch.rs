@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::poll;
 use lock_recipes::{
-    AcquireError, ElectionLayout, LatchError, LatchWatcher, LeaderElection, LeaderLatch, Session,
+    AcquireError, ElectionLayout, Error, LatchError, LatchWatcher, LeaderElection, LeaderLatch,
+    Session,
 };
 use recipes_core::EndReason;
 use test_rig::{
@@ -31,7 +32,7 @@ fn start(session: &Session, id: &str) -> LeaderLatch {
     LeaderLatch::start(session, PATH, id).unwrap()
 }
 
-async fn changed(watcher: &mut LatchWatcher) -> Result<bool, LatchError> {
+async fn changed(watcher: &mut LatchWatcher) -> Result<bool, Error> {
     let changed = tokio::time::timeout(PATIENCE, watcher.changed()).await;
     changed.expect("no news")
 }
@@ -58,7 +59,10 @@ async fn latch_leads_until_it_is_stopped_and_the_next_one_follows(ensemble: Test
 
     assert!(first.stop().await.unwrap().is_some());
     let ended = changed(&mut watcher).await.unwrap_err();
-    assert!(matches!(ended, LatchError::Stopped { .. }), "{ended}");
+    assert!(
+        matches!(ended, Error::Latch(LatchError::Stopped { .. })),
+        "{ended}"
+    );
     assert!(!watcher.is_leader());
     leads(&second).await;
     assert!(second.term() > term);
@@ -158,10 +162,8 @@ async fn latch_of_a_closed_session_says_so(ensemble: TestEnsemble) {
         assert!(
             matches!(
                 &ended,
-                LatchError::Ended {
-                    source: AcquireError::SessionClosed { .. },
-                    ..
-                }
+                Error::Latch(LatchError::Ended { source, .. })
+                    if matches!(**source, Error::Acquire(AcquireError::SessionClosed { .. }))
             ),
             "{ended}"
         );
@@ -298,10 +300,8 @@ async fn latch_that_is_refused_says_so_and_ends() {
     assert!(
         matches!(
             &refused,
-            LatchError::Ended {
-                source: AcquireError::NotAuthorized { .. },
-                ..
-            }
+            Error::Latch(LatchError::Ended { source, .. })
+                if matches!(**source, Error::Acquire(AcquireError::NotAuthorized { .. }))
         ),
         "{refused:?}"
     );

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use lock_recipes::{Candidate, InterProcessMutex, LeaderElection, LeaderObserver, QueryError};
+use lock_recipes::{
+    Candidate, Error, InterProcessMutex, LeaderElection, LeaderObserver, QueryError,
+};
 use test_rig::{
     MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
 };
@@ -134,7 +136,10 @@ async fn observer_ends_with_its_session(ensemble: TestEnsemble) {
     assert_eq!(next(&mut observer).await, None);
     session.close().await;
     let last = observer.next().await.unwrap().unwrap_err();
-    assert!(matches!(last, QueryError::SessionClosed { .. }), "{last}");
+    assert!(
+        matches!(last, Error::Query(QueryError::SessionClosed { .. })),
+        "{last}"
+    );
     assert!(observer.next().await.is_none());
     let refused = candidate.leader().await.unwrap_err();
     assert!(refused.is_closed(), "{refused}");

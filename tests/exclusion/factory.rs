@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use lock_recipes::{
-    ConfigError, InterProcessMutex, InterProcessReadWriteLock, KeyMember, LockFactory, LockGuard,
-    LockOptions, Owner, Session, escape_key, unescape_key,
+    ConfigError, Error, InterProcessMutex, InterProcessReadWriteLock, KeyMember, LockFactory,
+    LockGuard, LockOptions, Owner, Session, escape_key, unescape_key,
 };
 use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 
@@ -111,7 +111,7 @@ async fn all_recipes_are_made_by_key(ensemble: TestEnsemble) {
         .unwrap();
     let refused = locks.mutex("settings").unwrap_err();
     assert!(
-        matches!(refused, ConfigError::RecipeDiffers { .. }),
+        matches!(refused, Error::Config(ConfigError::RecipeDiffers { .. })),
         "{refused}"
     );
     let seats = locks.multi_lock(["7/12", "7/11"]).unwrap();
@@ -134,10 +134,13 @@ async fn all_recipes_are_made_by_key(ensemble: TestEnsemble) {
     );
     both.release().await.unwrap();
     let none: [&str; 0] = [];
-    assert!(matches!(locks.multi_lock(none), Err(ConfigError::EmptySet)));
+    assert!(matches!(
+        locks.multi_lock(none),
+        Err(Error::Config(ConfigError::EmptySet))
+    ));
     assert!(matches!(
         locks.multi_lock(["a", "a"]),
-        Err(ConfigError::DuplicateMember { .. })
+        Err(Error::Config(ConfigError::DuplicateMember { .. }))
     ));
 }
 
@@ -201,7 +204,7 @@ async fn live_handle_with_other_options_stops_no_factory(ensemble: TestEnsemble)
     }
     let refused = InterProcessMutex::new(&session, &path("a")).unwrap_err();
     assert!(
-        matches!(refused, ConfigError::OptionsDiffer { .. }),
+        matches!(refused, Error::Config(ConfigError::OptionsDiffer { .. })),
         "{refused}"
     );
     drop((live, live_set));
@@ -252,7 +255,7 @@ async fn set_of_keys_mixes_mutexes_readers_and_writers(ensemble: TestEnsemble) {
         let twice = [KeyMember::read("a"), KeyMember::write("a")];
         let refused = there.multi_lock(twice).unwrap_err();
         assert!(
-            matches!(refused, ConfigError::DuplicateMember { .. }),
+            matches!(refused, Error::Config(ConfigError::DuplicateMember { .. })),
             "{refused}"
         );
     }
@@ -305,7 +308,7 @@ async fn root_of_a_factory_is_no_lock_before_anything_is_sent() {
     for refused in refusals() {
         let refused = refused.unwrap();
         assert!(
-            matches!(&refused, ConfigError::FactoryRoot { path } if path == "/locks/orders"),
+            matches!(&refused, Error::Config(ConfigError::FactoryRoot { path }) if path == "/locks/orders"),
             "{refused}"
         );
     }
@@ -319,7 +322,7 @@ async fn root_of_a_factory_is_no_lock_before_anything_is_sent() {
         sharded.unwrap_err(),
     ] {
         assert!(
-            matches!(&refused, ConfigError::RootIsLock { path } if path == "/locks/orders"),
+            matches!(&refused, Error::Config(ConfigError::RootIsLock { path }) if path == "/locks/orders"),
             "{refused}"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, LatchError, LeaderLatch, Member, MultiLock};
+use lock_recipes::{AcquireError, Error, LatchError, LeaderLatch, Member, MultiLock};
 use test_rig::{MemoryEnsemble, TestEnsemble, on_every_ensemble};
 use tokio::time::{sleep, timeout};
 
@@ -75,7 +75,7 @@ async fn path_is_free_for_another_recipe_once_nobody_uses_it(ensemble: TestEnsem
                 let held = second.ask(&there, &path, Some(PATIENCE)).await;
                 match held {
                     Ok(held) => Some(held),
-                    Err(AcquireError::RecipeDiffers { .. }) => None,
+                    Err(Error::Acquire(AcquireError::RecipeDiffers { .. })) => None,
                     Err(error) => panic!("{told}: {error}"),
                 }
             })
@@ -135,7 +135,7 @@ async fn latch_that_is_refused_says_so(ensemble: TestEnsemble) {
     let term = Recipe::Selector.hold(&here, &path).await;
     let latch = LeaderLatch::start(&there, &path, "host").unwrap();
     let ended = timeout(PATIENCE, latch.wait_until_leader()).await.unwrap();
-    let Err(LatchError::Ended { source, .. }) = ended else {
+    let Err(Error::Latch(LatchError::Ended { source, .. })) = ended else {
         panic!("{ended:?}");
     };
     assert_refused(&source, Recipe::Mutex, &path);
@@ -228,7 +228,7 @@ async fn of_two_recipes_that_come_at_the_same_time_one_holds_at_most() {
                         held += 1;
                         *count += 1;
                     }
-                    Err(AcquireError::RecipeDiffers { .. }) => {}
+                    Err(Error::Acquire(AcquireError::RecipeDiffers { .. })) => {}
                     Err(error) => panic!("{told}: {error}"),
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, ConfigError, DistributedLock, GuardState, InterProcessMutex,
+    AcquireError, ConfigError, DistributedLock, Error, GuardState, InterProcessMutex,
     InterProcessReadWriteLock, LockFactory, Member, MultiLock, Owner, ReleaseError, Session,
 };
 use test_rig::{
@@ -130,7 +130,7 @@ async fn set_that_times_out_returns_in_time_and_leaves_nothing(ensemble: TestEns
             let error = set.acquire().timeout(limit).await.unwrap_err();
             took.push(started.elapsed());
             assert!(
-                matches!(&error, AcquireError::TimedOut { waited, .. } if *waited == limit),
+                matches!(&error, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
                 "{error}"
             );
         }
@@ -165,7 +165,7 @@ async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
         let took = started.elapsed();
         let refused = refused.unwrap_err();
         assert!(
-            matches!(&refused, AcquireError::TimedOut { waited, .. } if *waited == limit),
+            matches!(&refused, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
             "{refused}"
         );
         assert!(took >= limit && took <= limit.mul_f64(1.3), "{took:?}");
@@ -230,7 +230,7 @@ async fn locks_in_turn_stop_at_the_first_error_and_roll_back(ensemble: TestEnsem
     closed.close().await;
     let error = set.acquire().await.unwrap_err();
     assert!(
-        matches!(&error, AcquireError::SessionClosed { path } if path == "/set/b"),
+        matches!(&error, Error::Acquire(AcquireError::SessionClosed { path }) if path == "/set/b"),
         "{error}"
     );
     assert_eq!(children(&ensemble).await, [0; 3]);
@@ -261,30 +261,39 @@ async fn sets_that_cannot_be_are_refused_at_construction() {
     let ensemble = MemoryEnsemble::new();
     let session = ensemble.session();
     let empty = MultiLock::new(&session, []).unwrap_err();
-    assert!(matches!(empty, ConfigError::EmptySet), "{empty}");
+    assert!(
+        matches!(empty, Error::Config(ConfigError::EmptySet)),
+        "{empty}"
+    );
     let empty = MultiLock::from_locks(Vec::new()).unwrap_err();
-    assert!(matches!(empty, ConfigError::EmptySet), "{empty}");
+    assert!(
+        matches!(empty, Error::Config(ConfigError::EmptySet)),
+        "{empty}"
+    );
     for twice in [
         [Member::mutex("/a"), Member::mutex("/a")],
         [Member::read("/a"), Member::write("/a")],
     ] {
         let refused = MultiLock::new(&session, twice).unwrap_err();
         assert!(
-            matches!(&refused, ConfigError::DuplicateMember { path } if path == "/a"),
+            matches!(&refused, Error::Config(ConfigError::DuplicateMember { path }) if path == "/a"),
             "{refused}"
         );
     }
     let mixed = MultiLock::new(&session, [Member::mutex("/a"), Member::read("/a")]).unwrap_err();
     assert!(
-        matches!(mixed, ConfigError::RecipeDiffers { .. }),
+        matches!(mixed, Error::Config(ConfigError::RecipeDiffers { .. })),
         "{mixed}"
     );
     let bad = MultiLock::new(&session, [Member::mutex("/a"), Member::mutex("b")]).unwrap_err();
-    assert!(matches!(bad, ConfigError::InvalidPath { .. }), "{bad}");
+    assert!(
+        matches!(bad, Error::Config(ConfigError::InvalidPath { .. })),
+        "{bad}"
+    );
     let a = || Box::new(mutex(&session, "/a")) as Box<dyn DistributedLock>;
     let refused = MultiLock::from_locks(vec![a(), a()]).unwrap_err();
     assert!(
-        matches!(refused, ConfigError::DuplicateMember { .. }),
+        matches!(refused, Error::Config(ConfigError::DuplicateMember { .. })),
         "{refused}"
     );
     // The same path in another session counts as another lock.
@@ -309,7 +318,7 @@ async fn refused_member_leaves_nothing_of_the_others() {
         memory.deny("/set/b", operation);
         let refused = set(&session).acquire().await.unwrap_err();
         assert!(
-            matches!(&refused, AcquireError::NotAuthorized { path, .. } if path == "/set/b"),
+            matches!(&refused, Error::Acquire(AcquireError::NotAuthorized { path, .. }) if path == "/set/b"),
             "{refused}"
         );
         await_nothing_left(&ensemble).await;
@@ -326,7 +335,7 @@ async fn refused_release_of_one_member_does_not_keep_the_others() {
     memory.deny("/set/b", Operation::Delete);
     let refused = guard.release().await.unwrap_err();
     assert!(
-        matches!(&refused, ReleaseError::Refused { path, .. } if path == "/set/b"),
+        matches!(&refused, Error::Release(ReleaseError::Refused { path, .. }) if path == "/set/b"),
         "{refused}"
     );
     let ensemble = TestEnsemble::Memory(memory);

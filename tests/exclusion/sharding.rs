@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_recipes::{AcquireError, ConfigError, DistributedLock, LockFactory, MultiLock, Session};
+use lock_recipes::{
+    AcquireError, ConfigError, DistributedLock, Error, LockFactory, MultiLock, Session,
+};
 use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
 
 const ROOT: &str = "/by-key";
@@ -157,7 +159,10 @@ async fn set_over_two_ensembles_is_all_or_nothing(first: TestEnsemble) {
             .timeout(Duration::from_millis(300))
             .await
             .unwrap_err();
-        assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Acquire(AcquireError::TimedOut { .. })),
+            "{error}"
+        );
         for key in KEYS {
             let [left, left_there] = with_busy[key];
             first.await_children(&path(key), left).await;
@@ -166,9 +171,14 @@ async fn set_over_two_ensembles_is_all_or_nothing(first: TestEnsemble) {
         held.release().await.unwrap();
     }
     let error = here.multi_lock(["a", "c", "a"]).unwrap_err();
-    assert!(matches!(&error, ConfigError::DuplicateMember { path } if *path == self::path("a")));
+    assert!(
+        matches!(&error, Error::Config(ConfigError::DuplicateMember { path }) if *path == self::path("a"))
+    );
     let none: [&str; 0] = [];
-    assert!(matches!(here.multi_lock(none), Err(ConfigError::EmptySet)));
+    assert!(matches!(
+        here.multi_lock(none),
+        Err(Error::Config(ConfigError::EmptySet))
+    ));
 }
 
 async fn sets_given_in_any_order_never_wait_in_a_circle(first: TestEnsemble) {
@@ -309,14 +319,20 @@ async fn lists_that_cannot_be_are_refused_before_anything_is_sent() {
     let session = ensemble.session();
     let none: [(&str, &Session); 0] = [];
     let error = LockFactory::sharded(none, ROOT).unwrap_err();
-    assert!(matches!(error, ConfigError::NoShards), "{error}");
+    assert!(
+        matches!(error, Error::Config(ConfigError::NoShards)),
+        "{error}"
+    );
     let twice = [("a", &session), ("b", &session), ("a", &session)];
     let error = LockFactory::sharded(twice, ROOT).unwrap_err();
     assert!(
-        matches!(&error, ConfigError::DuplicateShard { name } if name == "a"),
+        matches!(&error, Error::Config(ConfigError::DuplicateShard { name }) if name == "a"),
         "{error}"
     );
     let error = LockFactory::sharded([("a", &session)], "by-key").unwrap_err();
-    assert!(matches!(error, ConfigError::InvalidPath { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Config(ConfigError::InvalidPath { .. })),
+        "{error}"
+    );
     assert_eq!(ensemble.requests().len(), 0);
 }

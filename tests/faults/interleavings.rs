@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::poll;
 use lock_recipes::{
-    Acl, AcquireError, AuthId, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LostReason,
-    Member, MultiLock, MutexGuard, Owner, Permission, Session,
+    Acl, AcquireError, AuthId, Error, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
+    LostReason, Member, MultiLock, MutexGuard, Owner, Permission, Session,
 };
 use test_rig::{Lost, MemoryEnsemble, Operation};
 
@@ -141,7 +141,10 @@ async fn wrapped_sequence_is_refused_when_its_reply_was_lost() {
         .await
         .unwrap_err();
     assert!(
-        matches!(refused, AcquireError::SequenceExhausted { .. }),
+        matches!(
+            refused,
+            Error::Acquire(AcquireError::SequenceExhausted { .. })
+        ),
         "{refused}"
     );
     assert!(held.is_valid());
@@ -182,7 +185,7 @@ async fn writer_waits_for_its_owners_reader_that_nobody_polls() {
     let limit = Duration::from_millis(200);
     let refused = lock.write().owner(&owner).timeout(limit).await.unwrap_err();
     assert!(
-        matches!(refused, AcquireError::TimedOut { .. }),
+        matches!(refused, Error::Acquire(AcquireError::TimedOut { .. })),
         "{refused}"
     );
     reader.await.unwrap().release().await.unwrap();
@@ -218,7 +221,7 @@ async fn reader_and_writer_of_one_owner_begin_on_two_threads() {
         let reader = reader.await.unwrap();
         assert!(reader.is_ok(), "round {round}: {reader:?}");
         match writer.await.unwrap() {
-            Ok(_) | Err(AcquireError::WouldDeadlock { .. }) => {}
+            Ok(_) | Err(Error::Acquire(AcquireError::WouldDeadlock { .. })) => {}
             Err(error) => panic!("round {round}: {error}"),
         }
     }
@@ -300,7 +303,7 @@ async fn one_refused_delete_of_a_set_leaves_only_its_own_node() {
     // Later it would wait for its own node in /c. It is an error that the node stays.
     let refused = set.acquire().timeout(PATIENCE).await.unwrap_err();
     assert!(
-        matches!(&refused, AcquireError::NotAuthorized { path, .. } if path == "/b"),
+        matches!(&refused, Error::Acquire(AcquireError::NotAuthorized { path, .. }) if path == "/b"),
         "{refused}"
     );
     settle().await;
@@ -329,7 +332,7 @@ async fn member_that_was_re_entered_is_lost_while_the_set_waits() {
         .unwrap()
         .unwrap_err();
     assert!(
-        matches!(&lost, AcquireError::Lost(lost) if lost.reason == LostReason::NodeRemoved),
+        matches!(&lost, Error::Acquire(AcquireError::Lost(lost)) if lost.reason == LostReason::NodeRemoved),
         "{lost}"
     );
 }

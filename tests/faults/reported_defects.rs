@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{
-    AcquireError, DistributedLock, GuardState, InterProcessMutex, InterProcessReadWriteLock,
+    AcquireError, DistributedLock, Error, GuardState, InterProcessMutex, InterProcessReadWriteLock,
     LockGuard, Session, Step,
 };
 use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble};
@@ -168,7 +168,10 @@ async fn fifty_waiters_that_time_out_together_leave_the_lock_usable() {
     });
     for waited in join_all(waiters).await {
         let late = waited.unwrap().unwrap_err();
-        assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+        assert!(
+            matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+            "{late}"
+        );
     }
     let stage = TestEnsemble::Memory(ensemble.clone());
     stage.await_children(PATH, 1).await;
@@ -191,10 +194,10 @@ async fn first_error_is_told_where_the_clean_up_fails_too() {
     let refused = mutex(&session).acquire().await.unwrap_err();
     let is_first = matches!(
         refused,
-        AcquireError::NotAuthorized {
+        Error::Acquire(AcquireError::NotAuthorized {
             step: Step::List,
             ..
-        }
+        })
     );
     assert!(is_first, "{refused}");
     ensemble.allow_all();

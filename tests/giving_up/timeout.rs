@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, ReleaseError, Session};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, ReleaseError, Session};
 use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ async fn median_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Durati
         let error = waiter.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
         took.push(started.elapsed());
         assert!(
-            matches!(&error, AcquireError::TimedOut { path, waited, .. }
+            matches!(&error, Error::Acquire(AcquireError::TimedOut { path, waited, .. })
                 if path == PATH && *waited == HALF_A_SECOND),
             "{error}"
         );
@@ -83,7 +83,7 @@ async fn acquire_times_out_in_time_while_the_server_is_down(ensemble: TestEnsemb
     ensemble.start_again().await;
     // Requests that were made while the server was down are cleaned up, sooner or later.
     match held.release().await {
-        Ok(_) | Err(ReleaseError::Lost(_)) => {}
+        Ok(_) | Err(Error::Release(ReleaseError::Lost(_))) => {}
         Err(error) => panic!("{error}"),
     }
     waiter.acquire().await.unwrap().release().await.unwrap();
@@ -102,7 +102,7 @@ async fn try_ends_in_its_time_while_the_server_is_down(ensemble: TestEnsemble) {
     // A third of the connect timeout, so that a busy machine does not fail the test.
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(
-        matches!(error, AcquireError::TimedOut { waited, .. } if waited == HALF_A_SECOND),
+        matches!(error, Error::Acquire(AcquireError::TimedOut { waited, .. }) if waited == HALF_A_SECOND),
         "{error}"
     );
     assert!(error.is_transient() && !error.is_busy(), "{error}");
@@ -127,7 +127,10 @@ async fn no_time_at_all_takes_a_free_lock_and_writes_nothing_where_it_is_held(
     let held = lock.acquire().timeout(Duration::ZERO).await.unwrap();
     let before = ensemble.zxid().await;
     let error = lock.acquire().timeout(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{error}"
+    );
     assert_eq!(ensemble.zxid().await, before);
     held.release().await.unwrap();
 }

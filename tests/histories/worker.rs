@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use lock_recipes::{
-    ConnectError, DistributedLock, ElectionLayout, InterProcessMutex, InterProcessReadWriteLock,
+    DistributedLock, ElectionLayout, Error, InterProcessMutex, InterProcessReadWriteLock,
     InterProcessSemaphore, LeaderElection, LockKind, Member, MultiLock, ReadGuard, Session,
     SessionOptions, WriteGuard,
 };
@@ -59,7 +59,7 @@ pub(crate) async fn work(mut orders: Orders) {
     }
 }
 
-async fn connect(address: &str) -> Result<Session, ConnectError> {
+async fn connect(address: &str) -> Result<Session, Error> {
     let options = SessionOptions::new().session_timeout(session_timeout(address));
     lock_recipes::connect_with(address, options).await
 }
@@ -228,7 +228,6 @@ impl Worker {
         let held = writing.step_if_valid(&writer, &Step::Releasing);
         let reader: Result<ReadGuard, _> = writer.downgrade().await;
         writing.step(monotonic_now(), &Step::LetGo);
-        let reader = reader.map_err(|error| error.source);
         if let Some(reader) = reading.outcome(reader) {
             let is_held = held && reading.hold(&reader, random).await;
             reading.let_go(reader.into(), is_held, random).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    Acl, Acls, AuthId, ConfigError, InspectError, InterProcessMutex, LockKind, NodesError,
+    Acl, Acls, AuthId, ConfigError, Error, InspectError, InterProcessMutex, LockKind, NodesError,
     Permission, QueryError, Standing, WaitForGraph, ZooKeeper, inspect, scan,
 };
 use test_rig::{
@@ -38,7 +38,7 @@ async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
             scan(&session, bad).await.map(drop),
         ] {
             let refused = refused.unwrap_err();
-            let InspectError::InvalidPath { path, source } = &refused else {
+            let Error::Inspect(InspectError::InvalidPath { path, source }) = &refused else {
                 panic!("{refused}")
             };
             assert_eq!(path, bad);
@@ -55,7 +55,7 @@ async fn bad_paths_are_refused_before_anything_is_sent(ensemble: TestEnsemble) {
     // The parent of all locks is not itself a lock.
     let refused = inspect(&session, "/").await.unwrap_err();
     assert!(
-        matches!(refused, InspectError::InvalidPath { .. }),
+        matches!(refused, Error::Inspect(InspectError::InvalidPath { .. })),
         "{refused}"
     );
     assert!(scan(&session, "/").await.unwrap().locks.is_empty());
@@ -76,7 +76,7 @@ async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnse
     for path in ["/data", "/data/sub", "/data/block-0000000001"] {
         let refused = inspect(&session, path).await.unwrap_err();
         assert!(
-            matches!(&refused, InspectError::NotALock { path: named } if named == path),
+            matches!(&refused, Error::Inspect(InspectError::NotALock { path: named }) if named == path),
             "{refused}"
         );
     }
@@ -86,7 +86,7 @@ async fn what_is_no_lock_is_told_apart_from_what_is_not_there(ensemble: TestEnse
     ] {
         let refused = refused.unwrap_err();
         assert!(
-            matches!(&refused, InspectError::NoSuchNode { path } if path == "/nowhere"),
+            matches!(&refused, Error::Inspect(InspectError::NoSuchNode { path }) if path == "/nowhere"),
             "{refused}"
         );
     }
@@ -101,7 +101,7 @@ async fn session_that_is_closed_has_no_connection(ensemble: TestEnsemble) {
     ] {
         let refused = refused.unwrap_err();
         assert!(
-            matches!(refused, InspectError::NoConnection { .. }),
+            matches!(refused, Error::Inspect(InspectError::NoConnection { .. })),
             "{refused}"
         );
     }
@@ -118,7 +118,7 @@ async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
     ] {
         let refused = refused.unwrap_err();
         assert!(
-            matches!(refused, InspectError::NoConnection { .. }),
+            matches!(refused, Error::Inspect(InspectError::NoConnection { .. })),
             "{refused}"
         );
     }
@@ -133,7 +133,7 @@ async fn what_may_not_be_listed_or_read_is_told_in_memory() {
     ensemble.deny(PATH, Operation::List);
     let refused = inspect(&session, PATH).await.unwrap_err();
     assert!(
-        matches!(&refused, InspectError::NotAuthorized { path } if path == PATH),
+        matches!(&refused, Error::Inspect(InspectError::NotAuthorized { path }) if path == PATH),
         "{refused}"
     );
     let seen = scan(&session, "/").await.unwrap();
@@ -215,7 +215,7 @@ async fn what_may_not_be_listed_or_read_is_told_on_a_real_server() {
 
     let refused = inspect(&open, "/locks/closed").await.unwrap_err();
     assert!(
-        matches!(&refused, InspectError::NotAuthorized { path } if path == "/locks/closed"),
+        matches!(&refused, Error::Inspect(InspectError::NotAuthorized { path }) if path == "/locks/closed"),
         "{refused}"
     );
     // The name is known, but not the identity. Servers since 3.8.4 and 3.9.2 do not report the

@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, Session, SessionOptions, connect_with};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, Session, SessionOptions, connect_with};
 use test_rig::{MemoryEnsemble, TestEnsemble};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
@@ -151,6 +151,9 @@ async fn time_that_the_caller_gave_is_a_bound() {
     assert!(tried.is_none(), "it does not know");
     assert_eq!(started.elapsed(), Duration::ZERO);
     let waited = mutex(&next).acquire().timeout(short).await;
-    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })));
+    assert!(matches!(
+        waited,
+        Err(Error::Acquire(AcquireError::TimedOut { .. }))
+    ));
     assert!(started.elapsed() <= short * 2, "{:?}", started.elapsed());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_recipes::{
-    InterProcessMutex, LostReason, NodesError, Session, TransactionError, TransactionResult,
+    Error, InterProcessMutex, LostReason, NodesError, Session, TransactionError, TransactionResult,
     VerifyError,
 };
 use test_rig::{TestEnsemble, on_every_ensemble};
@@ -85,11 +85,11 @@ async fn refused_operation_is_named_and_nothing_is_changed(ensemble: TestEnsembl
     assert!(
         matches!(
             refused,
-            TransactionError::Refused {
+            Error::Transaction(TransactionError::Refused {
                 index: 1,
                 source: NodesError::BadVersion,
                 ..
-            }
+            })
         ),
         "{refused:?}"
     );
@@ -117,7 +117,7 @@ async fn transaction_of_a_lost_lock_changes_nothing(ensemble: TestEnsemble) {
         .await
         .unwrap_err();
     assert!(
-        matches!(&refused, TransactionError::Lost(lost) if lost.reason == LostReason::NodeRemoved),
+        matches!(&refused, Error::Transaction(TransactionError::Lost(lost)) if lost.reason == LostReason::NodeRemoved),
         "{refused:?}"
     );
     assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
@@ -137,7 +137,10 @@ async fn transaction_of_an_expired_session_changes_nothing(ensemble: TestEnsembl
         .commit()
         .await
         .unwrap_err();
-    assert!(matches!(refused, TransactionError::Lost(_)), "{refused:?}");
+    assert!(
+        matches!(refused, Error::Transaction(TransactionError::Lost(_))),
+        "{refused:?}"
+    );
     assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
     successor
         .transaction()
@@ -173,7 +176,7 @@ async fn run_drops_its_future_when_the_lock_is_lost(ensemble: TestEnsemble) {
         std::future::pending::<()>().await;
     };
     let lost = held.run(body).await.unwrap_err();
-    assert_expired(lost.reason);
+    assert_expired(lost.lost().unwrap().reason);
     assert!(dropped.load(Ordering::SeqCst));
     // Later ones do not even start.
     let mut started = false;
@@ -198,7 +201,9 @@ async fn verify_finds_out_what_no_watch_has_told(ensemble: TestEnsemble) {
     held.verify().await.unwrap();
     ensemble.delete(&held.members()[0].node_path).await;
     let lost = held.verify().await.unwrap_err();
-    assert!(matches!(&lost, VerifyError::Lost(lost) if lost.reason == LostReason::NodeRemoved));
+    assert!(
+        matches!(&lost, Error::Verify(VerifyError::Lost(lost)) if lost.reason == LostReason::NodeRemoved)
+    );
 }
 
 async fn lost_never_completes_after_a_release(ensemble: TestEnsemble) {

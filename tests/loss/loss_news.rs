@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    InterProcessMutex, LostReason, Member, MultiLock, ReleaseError, Session, SessionHealth,
+    Error, InterProcessMutex, LostReason, Member, MultiLock, ReleaseError, Session, SessionHealth,
     ZooKeeper,
 };
 use test_rig::MemoryEnsemble;
@@ -36,7 +36,10 @@ async fn session_that_its_service_closes_warns_of_nothing() {
         session.close().await;
         assert_eq!(held.lost().await.reason, LostReason::SessionClosed);
         assert!(!both.is_valid());
-        assert!(matches!(held.release().await, Err(ReleaseError::Lost(_))));
+        assert!(matches!(
+            held.release().await,
+            Err(Error::Release(ReleaseError::Lost(_)))
+        ));
     });
     assert_eq!(told.await, [] as [&str; 0]);
 }

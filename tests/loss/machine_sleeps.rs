@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::poll;
 use lock_recipes::{
-    GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, ReleaseError, Session,
-    VerifyError,
+    Error, GuardState, InterProcessMutex, LockOptions, LostReason, MutexGuard, ReleaseError,
+    Session, VerifyError,
 };
 use test_rig::{MemoryEnsemble, TestEnsemble};
 use tokio::time::timeout;
@@ -53,11 +53,17 @@ async fn guard_is_invalid_at_the_first_look_after_a_long_sleep() {
     assert_eq!(held.state(), GuardState::Lost(LostReason::DeadlinePassed));
     assert_eq!(held.valid_until(), None);
     let verified = held.verify().await.unwrap_err();
-    assert!(matches!(verified, VerifyError::Lost(_)), "{verified}");
+    assert!(
+        matches!(verified, Error::Verify(VerifyError::Lost(_))),
+        "{verified}"
+    );
     let lost = timeout(PATIENCE, held.lost()).await.unwrap();
     assert_eq!(lost.reason, LostReason::DeadlinePassed);
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
     let again = mutex(&session, 0).acquire().await.unwrap();
     assert!(again.is_valid());
 }
@@ -116,7 +122,10 @@ async fn lock_is_not_handed_on_after_a_long_sleep() {
             drop(held);
         } else {
             let released = held.release().await.unwrap_err();
-            assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+            assert!(
+                matches!(released, Error::Release(ReleaseError::Lost(_))),
+                "{released}"
+            );
         }
         let next = timeout(PATIENCE, next).await.unwrap().unwrap();
         assert_eq!(next.fencing_token().handoff(), 0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{
-    InterProcessMutex, LockFactory, ReleaseError, Session, SessionHealth, ZooKeeper,
+    Error, InterProcessMutex, LockFactory, ReleaseError, Session, SessionHealth, ZooKeeper,
 };
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -59,7 +59,7 @@ async fn job(lock: &InterProcessMutex, tally: &Tally) {
     match guard.release().await {
         Ok(_) => Tally::add(&tally.finished),
         // It was lost between the end of the job and the release.
-        Err(ReleaseError::Lost(_)) => Tally::add(&tally.interrupted),
+        Err(Error::Release(ReleaseError::Lost(_))) => Tally::add(&tally.interrupted),
         Err(error) => {
             warn!(target: "service", %error, "finished job undone");
             Tally::add(&tally.undone);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
+    AcquireError, Error, GuardState, InterProcessMutex, LostReason, Owner, ReleaseError, Session,
     SessionHealth, ZooKeeper,
 };
 use recipes_core::EndReason;
@@ -88,10 +88,16 @@ async fn holder_whose_session_expires_is_told_and_the_next_one_gets_the_lock(
 
     // While a guard of it exists, the owner is not granted as if nothing had happened.
     let again = mutex(&holding).acquire().owner(&owner).await.unwrap_err();
-    assert!(matches!(again, AcquireError::Lost(_)), "{again}");
+    assert!(
+        matches!(again, Error::Acquire(AcquireError::Lost(_))),
+        "{again}"
+    );
     assert!(held.reenter().is_err());
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
 
     // After the last guard is gone, it starts again.
     granted.release().await.unwrap();
@@ -119,7 +125,7 @@ async fn holders_node_deleted_by_an_operator_is_a_lost_lock(ensemble: TestEnsemb
         assert!(!held.is_valid());
         let released = held.release().await.unwrap_err();
         assert!(
-            matches!(&released, ReleaseError::Lost(lost) if lost.reason == LostReason::NodeRemoved)
+            matches!(&released, Error::Release(ReleaseError::Lost(lost)) if lost.reason == LostReason::NodeRemoved)
         );
     }
     // The session itself is healthy.
@@ -223,12 +229,15 @@ async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsembl
     assert!(ensemble.children(PATH).await.is_empty());
     let ended = waiter.await.unwrap().unwrap_err();
     assert!(
-        matches!(ended, AcquireError::SessionClosed { .. }),
+        matches!(ended, Error::Acquire(AcquireError::SessionClosed { .. })),
         "{ended}"
     );
     assert_eq!(held.state(), GuardState::Lost(LostReason::SessionClosed));
     let late = mutex(&session).acquire().await.unwrap_err();
-    assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::SessionClosed { .. })),
+        "{late}"
+    );
     assert!(session.read(PATH).await.is_err());
     session.close().await;
     assert_eq!(session.health(), SessionHealth::Closed);
@@ -273,7 +282,10 @@ async fn holder_gives_up_in_time(
     }
     assert_eq!(held.state(), GuardState::Lost(LostReason::DeadlinePassed));
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
     mutex(session)
         .acquire()
         .await
@@ -380,7 +392,7 @@ async fn session_from_a_client_that_is_over_ends_every_acquire_on_a_real_server(
         .await
         .unwrap_err();
     assert!(
-        matches!(ended, AcquireError::SessionEnded { .. }),
+        matches!(ended, Error::Acquire(AcquireError::SessionEnded { .. })),
         "{ended}"
     );
 }

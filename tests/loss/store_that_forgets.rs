@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, InterProcessMutex, LockOptions, LostReason, Session, SessionHealth,
+    AcquireError, Error, InterProcessMutex, LockOptions, LostReason, Session, SessionHealth,
 };
 use test_rig::MemoryEnsemble;
 use tokio::time::{Instant, timeout};
@@ -38,7 +38,7 @@ async fn session_that_has_seen_higher_numbers_is_granted_nothing_and_says_why() 
     let refused = timeout(PATIENCE, lock(&session).acquire()).await.unwrap();
     let error = refused.unwrap_err();
     assert!(error.to_string().contains("lost data"), "{error}");
-    let AcquireError::StoreForgot { path, seen, now } = error else {
+    let Error::Acquire(AcquireError::StoreForgot { path, seen, now }) = error else {
         panic!("{error:?}");
     };
     assert_eq!(path, "/locks/ledger");
@@ -47,7 +47,7 @@ async fn session_that_has_seen_higher_numbers_is_granted_nothing_and_says_why() 
     assert_eq!(session.health(), SessionHealth::StoreForgot);
     let tried = lock(&session).try_acquire().await;
     assert!(
-        matches!(tried, Err(AcquireError::StoreForgot { .. })),
+        matches!(tried, Err(Error::Acquire(AcquireError::StoreForgot { .. }))),
         "{tried:?}"
     );
 
@@ -88,7 +88,10 @@ async fn contender_that_waits_meanwhile_is_granted_nothing_either() {
     memory.wipe();
     let refused = timeout(PATIENCE, waiting).await.unwrap().unwrap();
     assert!(
-        matches!(refused, Err(AcquireError::StoreForgot { .. })),
+        matches!(
+            refused,
+            Err(Error::Acquire(AcquireError::StoreForgot { .. }))
+        ),
         "{refused:?}"
     );
 }
@@ -107,7 +110,10 @@ async fn node_is_not_handed_on_within_the_process_either() {
     drop(first);
     let refused = timeout(PATIENCE, next).await.unwrap().unwrap();
     assert!(
-        matches!(refused, Err(AcquireError::StoreForgot { .. })),
+        matches!(
+            refused,
+            Err(Error::Acquire(AcquireError::StoreForgot { .. }))
+        ),
         "{refused:?}"
     );
 }

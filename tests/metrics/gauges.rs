@@ -1,6 +1,6 @@
 //! Gauges show what goes on at this moment, for alerts on what does not end.
 
-use lock_recipes::AcquireError;
+use lock_recipes::{AcquireError, Error};
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::PrometheusHandle;
 use test_rig::{MemoryEnsemble, TestEnsemble};
@@ -72,7 +72,10 @@ async fn store_that_forgets_is_counted_and_its_session_is_not() {
     memory.wipe();
     let refused = lock.acquire().await;
     assert!(
-        matches!(refused, Err(AcquireError::StoreForgot { .. })),
+        matches!(
+            refused,
+            Err(Error::Acquire(AcquireError::StoreForgot { .. }))
+        ),
         "{refused:?}"
     );
     let forgot = r#"sessions_lost_total{reason="store_forgot"}"#;

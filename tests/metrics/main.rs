@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member, MultiLock,
-    MutexGuard, Owner, ReleaseError, ReleaseOutcome, Session, SessionHealth,
+    AcquireError, Error, InterProcessMutex, InterProcessReadWriteLock, LockOptions, Member,
+    MultiLock, MutexGuard, Owner, ReleaseError, ReleaseOutcome, Session, SessionHealth,
 };
 use metrics::set_default_local_recorder;
 use metrics_exporter_prometheus::{
@@ -86,7 +86,7 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, ORDERS).unwrap()
 }
 
-fn waiter(lock: &InterProcessMutex) -> JoinHandle<Result<MutexGuard, AcquireError>> {
+fn waiter(lock: &InterProcessMutex) -> JoinHandle<Result<MutexGuard, Error>> {
     let lock = lock.clone();
     tokio::spawn(lock.acquire())
 }
@@ -103,7 +103,10 @@ async fn queue(ensemble: &TestEnsemble, session: &Session) {
     assert!(lock.try_acquire().await.unwrap().is_none());
     // Its node is listed before that on a busy machine too, and so it is counted in the queue.
     let late = lock.acquire().timeout(Duration::from_secs(5)).await;
-    assert!(matches!(late, Err(AcquireError::TimedOut { .. })));
+    assert!(matches!(
+        late,
+        Err(Error::Acquire(AcquireError::TimedOut { .. }))
+    ));
     ensemble.await_children(ORDERS, 4).await;
     waiters.pop().unwrap().abort();
     ensemble.await_children(ORDERS, 3).await;
@@ -163,7 +166,10 @@ async fn lose(ensemble: &TestEnsemble, session: &Session) {
             held.lost().await;
         }
         let released = held.release().await;
-        assert!(matches!(released, Err(ReleaseError::Lost(_))));
+        assert!(matches!(
+            released,
+            Err(Error::Release(ReleaseError::Lost(_)))
+        ));
     }
 
     let expiring = ensemble.session().await;

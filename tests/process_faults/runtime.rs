@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, LostReason, MutexGuard, Session, ZooKeeper};
+use lock_recipes::{AcquireError, Error, LostReason, MutexGuard, Session, ZooKeeper};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};
@@ -44,7 +44,10 @@ async fn runtime_that_is_shut_down_loses_its_locks_at_once_and_hangs_nobody() {
     assert_eq!(lost.reason, LostReason::SessionClosed);
     assert!(!guard.is_valid());
     let late = mutex(&session_of_it).acquire().await.unwrap_err();
-    assert!(matches!(late, AcquireError::SessionClosed { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::SessionClosed { .. })),
+        "{late}"
+    );
     assert!(
         guard
             .transaction()

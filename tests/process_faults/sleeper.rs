@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{
-    Client, FencingToken, LostReason, MutexGuard, ReleaseError, TransactionError, ZooKeeper,
+    Client, Error, FencingToken, LostReason, MutexGuard, ReleaseError, TransactionError, ZooKeeper,
 };
 use rustix::process::Signal;
 use test_rig::TestEnsemble;
@@ -81,7 +81,7 @@ async fn holder_process() {
     let late = guard.transaction().set(GUARDED, "late").commit().await;
     say(&format!(
         "transaction {}",
-        matches!(late, Err(TransactionError::Lost(_)))
+        matches!(late, Err(Error::Transaction(TransactionError::Lost(_))))
     ));
     // A new client, because the old one's session has ended, too.
     let client = Client::connect(&connect_string).await.unwrap();
@@ -99,7 +99,7 @@ async fn holder_process() {
     );
     let released = Arc::into_inner(guard).unwrap().release().await;
     assert!(
-        matches!(released, Err(ReleaseError::Lost(_))),
+        matches!(released, Err(Error::Release(ReleaseError::Lost(_)))),
         "{released:?}"
     );
     let again = mutex(&session).acquire().await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, ParentMode, Session, ZooKeeper};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, ParentMode, Session, ZooKeeper};
 use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
 
 const PATH: &str = "/locks/orders";
@@ -171,7 +171,7 @@ async fn numbers_behind_the_last_are_refused_and_leave_nothing() {
         ensemble.set_sequence(PATH, next).unwrap();
         let refused = mutex(&session).acquire().await.unwrap_err();
         assert!(
-            matches!(&refused, AcquireError::SequenceExhausted { path, sequence }
+            matches!(&refused, Error::Acquire(AcquireError::SequenceExhausted { path, sequence })
                 if path == PATH && *sequence == next),
             "{refused}"
         );

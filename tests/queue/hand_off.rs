@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, MutexGuard, Session};
+use lock_recipes::{Error, InterProcessMutex, MutexGuard, Session};
 use test_rig::{MemoryEnsemble, Operation, TestEnsemble};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -68,7 +68,7 @@ async fn hand_off_is_one_round_trip_without_a_request_of_the_next_holder() {
     }
 }
 
-type Waiter = JoinHandle<Result<MutexGuard, AcquireError>>;
+type Waiter = JoinHandle<Result<MutexGuard, Error>>;
 
 /// A holder, and two waiters that have set all their watches.
 async fn three_contenders(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, poll};
 use lock_recipes::{
-    AcquireError, ConfigError, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
+    AcquireError, ConfigError, Error, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
     LockOptions, LostReason, MutexGuard, Owner, Session,
 };
 use test_rig::{
@@ -32,7 +32,7 @@ fn read_write_lock(session: &Session, handoffs: u32) -> InterProcessReadWriteLoc
     InterProcessReadWriteLock::with_options(session, PATH, &options(handoffs)).unwrap()
 }
 
-type Waiter<'a> = BoxFuture<'a, Result<MutexGuard, AcquireError>>;
+type Waiter<'a> = BoxFuture<'a, Result<MutexGuard, Error>>;
 
 /// Contenders that wait in this order. Each has been polled once.
 async fn waiters(lock: &InterProcessMutex, count: usize) -> Vec<Waiter<'_>> {
@@ -155,7 +155,7 @@ async fn who_gives_up_leaves_its_place_in_the_queue_to_the_next(ensemble: TestEn
     // The first one times out. The second goes on with its node, and gives up too.
     let timed_out = head.await.unwrap_err();
     assert!(
-        matches!(timed_out, AcquireError::TimedOut { .. }),
+        matches!(timed_out, Error::Acquire(AcquireError::TimedOut { .. })),
         "{timed_out}"
     );
     assert!(poll!(second.as_mut()).is_pending());
@@ -248,7 +248,7 @@ async fn session_that_is_closed_ends_all_waiters(ensemble: TestEnsemble) {
     for waiter in others {
         let closed = waiter.await.unwrap_err();
         assert!(
-            matches!(closed, AcquireError::SessionClosed { .. }),
+            matches!(closed, Error::Acquire(AcquireError::SessionClosed { .. })),
             "{closed}"
         );
     }
@@ -267,12 +267,12 @@ async fn session_that_is_closed_ends_who_waits_behind_one_that_nobody_polls(
     session.close().await;
     let closed = behind.await.unwrap_err();
     assert!(
-        matches!(closed, AcquireError::SessionClosed { .. }),
+        matches!(closed, Error::Acquire(AcquireError::SessionClosed { .. })),
         "{closed}"
     );
     let closed = lock.try_acquire().await.unwrap_err();
     assert!(
-        matches!(closed, AcquireError::SessionClosed { .. }),
+        matches!(closed, Error::Acquire(AcquireError::SessionClosed { .. })),
         "{closed}"
     );
     drop(held);
@@ -366,7 +366,7 @@ async fn handles_of_a_path_agree_on_the_hand_offs() {
     let _lock = mutex(&session, 1);
     let differs = InterProcessMutex::new(&session, PATH).unwrap_err();
     assert!(
-        matches!(differs, ConfigError::OptionsDiffer { .. }),
+        matches!(differs, Error::Config(ConfigError::OptionsDiffer { .. })),
         "{differs}"
     );
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
+    AcquireError, DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LockGuard,
     LostReason, Member, MultiLock, ReleaseError, ReleaseOutcome, Session,
 };
 use test_rig::{MemoryEnsemble, TestEnsemble, on_ensembles_of_their_own};
@@ -79,7 +79,7 @@ async fn release_of_a_lock_that_an_outage_took_is_an_error(ensemble: TestEnsembl
         timeout(PATIENCE, guard.lost()).await.unwrap();
         // The connection is still down, so nothing confirms or denies it.
         let released = timeout(PATIENCE, guard.release()).await.unwrap();
-        let Err(ReleaseError::Lost(lost)) = released else {
+        let Err(Error::Release(ReleaseError::Lost(lost))) = released else {
             panic!("{released:?}");
         };
         assert_eq!(lost.reason, LostReason::DeadlinePassed);
@@ -139,11 +139,11 @@ mod in_memory {
             .await;
         here.stop();
         let late = waiting.await.unwrap().unwrap_err();
-        let AcquireError::RolledBackLate {
+        let Error::Acquire(AcquireError::RolledBackLate {
             source,
             pending,
             failures,
-        } = &late
+        }) = &late
         else {
             panic!("{late:?}");
         };

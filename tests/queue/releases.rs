@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture, join_all};
 use lock_recipes::{
-    InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError, ReleaseOutcome,
-    Session,
+    Error, InterProcessMutex, LostReason, Member, MultiLock, MutexGuard, ReleaseError,
+    ReleaseOutcome, Session,
 };
 use test_rig::{Lost, MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::{Instant, sleep, timeout};
@@ -27,7 +27,7 @@ fn mutex(session: &Session, number: usize) -> InterProcessMutex {
     InterProcessMutex::new(session, &directory(number)).unwrap()
 }
 
-type Released = Result<ReleaseOutcome, ReleaseError>;
+type Released = Result<ReleaseOutcome, Error>;
 
 async fn held(session: &Session) -> Vec<MutexGuard> {
     let locks: Vec<_> = (0..LOCKS).map(|it| mutex(session, it)).collect();
@@ -123,7 +123,7 @@ async fn node_that_somebody_removed_is_told_to_its_holder_alone(ensemble: TestEn
                 assert_eq!(outcome, ReleaseOutcome::Released);
                 assert_ne!(number, ODD_ONE);
             }
-            Err(ReleaseError::Lost(lost)) => {
+            Err(Error::Release(ReleaseError::Lost(lost))) => {
                 assert_eq!(number, ODD_ONE);
                 assert_eq!(lost.reason, LostReason::NodeRemoved);
             }
@@ -162,7 +162,7 @@ async fn releases_of_a_session_that_expires_say_so(ensemble: TestEnsemble) {
     let held = held(&session).await;
     ensemble.expire(&session).await;
     for released in release(held).await {
-        let Err(ReleaseError::Lost(lost)) = released else {
+        let Err(Error::Release(ReleaseError::Lost(lost))) = released else {
             panic!("{released:?}");
         };
         // Expired explicitly, so news of the nodes' deletion may arrive before the end of the session.
@@ -266,7 +266,7 @@ mod in_memory {
         assert!(ensemble.expire(session.session_id().unwrap()));
         for released in timeout(PATIENCE, join_all(released)).await.unwrap() {
             assert!(
-                matches!(released, Err(ReleaseError::Lost(_))),
+                matches!(released, Err(Error::Release(ReleaseError::Lost(_)))),
                 "{released:?}"
             );
         }
@@ -284,7 +284,7 @@ mod in_memory {
                     assert_eq!(outcome, ReleaseOutcome::Released);
                     assert_ne!(number, ODD_ONE);
                 }
-                Err(ReleaseError::Refused { path, .. }) => {
+                Err(Error::Release(ReleaseError::Refused { path, .. })) => {
                     assert_eq!((number, path), (ODD_ONE, directory(ODD_ONE)));
                 }
                 Err(error) => panic!("{error}"),

@@ -40,7 +40,9 @@ mod wires;
 
 use std::time::Duration;
 
-use lock_recipes::{InterProcessMutex, LockGuard, Redis, RedisBuilder, Session, VerifyError};
+use lock_recipes::{
+    Error, InterProcessMutex, LockGuard, Redis, RedisBuilder, Session, VerifyError,
+};
 use recipes_core::{NewNode, NodeMode};
 use test_rig::RedisServer;
 
@@ -89,7 +91,7 @@ async fn until<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
 /// Waits until a guard is verified: what was on its way when a connection broke has no answer.
 async fn verified(guard: &LockGuard) {
     let verified = until("a verified guard", async || match guard.verify().await {
-        Err(VerifyError::Unknown { .. }) => None,
+        Err(Error::Verify(VerifyError::Unknown { .. })) => None,
         verified => Some(verified),
     });
     verified.await.unwrap();

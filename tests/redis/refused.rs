@@ -1,9 +1,9 @@
 //! Each mistake of a user gets one clear error.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, ConnectError, InterProcessMutex, LostReason, Redis};
+use lock_recipes::{AcquireError, ConnectError, Error, InterProcessMutex, LostReason, Redis};
 use test_rig::RedisServer;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{PATIENCE, cut, mutex, options, session, take_and_give_back, until, verified};
 
 /// An error with its causes.
-pub(super) fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -24,7 +24,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
 /// The error of a server that will never do.
 async fn refused(url: &str) -> String {
     match Redis::connect(url).await.unwrap_err() {
-        error @ ConnectError::Refused { .. } => chain(&error),
+        error @ Error::Connect(ConnectError::Refused { .. }) => chain(&error),
         error => panic!("{}", chain(&error)),
     }
 }
@@ -32,7 +32,7 @@ async fn refused(url: &str) -> String {
 /// The error of a URL or options with which nothing is sent.
 async fn misconfigured(builder: lock_recipes::RedisBuilder, url: &str) -> String {
     match builder.connect(url).await.unwrap_err() {
-        error @ ConnectError::Config(_) => chain(&error),
+        error @ Error::Config(_) => chain(&error),
         error => panic!("{}", chain(&error)),
     }
 }
@@ -44,7 +44,10 @@ async fn no_server() {
     drop(free);
     let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
     let error = builder.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(text.contains(&url), "{text}");
     assert!(text.contains("Connection refused"), "{text}");
@@ -86,7 +89,10 @@ async fn server_that_takes_no_more_connections_is_waited_for_and_says_so() {
     let other = TcpStream::connect(("127.0.0.1", server.port())).await;
     let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
     let error = builder.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(text.contains("max number of clients reached"), "{text}");
     drop((first, other));
@@ -99,7 +105,10 @@ async fn server_that_speaks_no_tls_or_nothing_else() {
     let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
     let encrypted = server.url().replace("redis://", "rediss://");
     let error = builder.clone().connect(&encrypted).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(text.contains("begins with redis://"), "{text}");
     // As OpenSSL does in a server that expects a handshake.
@@ -309,7 +318,10 @@ async fn path_that_is_none_is_refused_and_a_wait_ends_in_time() {
     let guard = mutex(&here).acquire().await.unwrap();
     let waits = mutex(&there).acquire().timeout(Duration::from_millis(50));
     let error = waits.await.unwrap_err();
-    assert!(matches!(error, AcquireError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{error}"
+    );
     guard.release().await.unwrap();
 }
 
@@ -366,7 +378,10 @@ async fn full_server_on_which_nobody_had_locks_is_told() {
     let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
     let error = builder.connect(&server.url()).await.unwrap_err();
     // It may have room soon.
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(text.contains("maxmemory"), "{text}");
 }

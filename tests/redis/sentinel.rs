@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, GuardState, Redis};
+use lock_recipes::{ConnectError, Error, GuardState, Redis};
 use test_rig::RedisServer;
 use tokio::time::timeout;
 
@@ -64,7 +64,10 @@ async fn sentinel_with_a_password_of_its_own() {
     let sentinel = sentinel.start().await.unwrap();
     let url = format!("redis+sentinel://127.0.0.1:{}/orders", sentinel.port());
     let error = Redis::connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::Refused { .. })),
+        "{error:?}"
+    );
     let why = chain(&error);
     assert!(
         why.contains("Sentinel") && why.contains("sentinel-password"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, Owner, Session};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, Owner, Session};
 use test_rig::{TestEnsemble, on_ensembles_of_their_own};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -49,7 +49,10 @@ impl Storm {
                         _ => acquire.owner(&Owner::new()),
                     };
                     let late = acquire.await.unwrap_err();
-                    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+                    assert!(
+                        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+                        "{late}"
+                    );
                 }
             });
         }

@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, InterProcessMutex, Owner, Session};
+use lock_recipes::{AcquireError, Error, InterProcessMutex, Owner, Session};
 use test_rig::{TestEnsemble, on_ensembles_of_their_own};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
@@ -39,7 +39,7 @@ async fn request(session: Session, number: usize) -> Ended {
             drop(guard.release().await);
             (came, true)
         }
-        Err(AcquireError::TimedOut { .. }) => (came, false),
+        Err(Error::Acquire(AcquireError::TimedOut { .. })) => (came, false),
         Err(error) => panic!("{error}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::AcquireError;
+use lock_recipes::{AcquireError, Error};
 use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use tokio::time::{Instant, timeout};
 
@@ -65,7 +65,7 @@ async fn request_that_the_store_cannot_take_is_refused(ensemble: TestEnsemble) {
         .unwrap()
     {
         Ok(all) => assert_eq!(all.count(), 10_000),
-        Err(error @ AcquireError::Refused { .. }) => {
+        Err(error @ Error::Acquire(AcquireError::Refused { .. })) => {
             let told = std::error::Error::source(&error).unwrap().to_string();
             eprintln!("{error}: {told}");
         }

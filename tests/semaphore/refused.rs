@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_recipes::{ConfigError, InterProcessMutex, InterProcessSemaphore, LockOptions};
+use lock_recipes::{ConfigError, Error, InterProcessMutex, InterProcessSemaphore, LockOptions};
 use test_rig::MemoryEnsemble;
 
 use super::{LEASES, PATH};
@@ -14,13 +14,19 @@ async fn impossible_numbers_and_paths_are_refused_before_any_request() {
     ensemble.reset_requests();
     for permits in [0, 10_001, usize::MAX] {
         let error = InterProcessSemaphore::new(&session, PATH, permits).unwrap_err();
-        assert!(matches!(error, ConfigError::NoPermits { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Config(ConfigError::NoPermits { .. })),
+            "{error}"
+        );
         let told = format!("a semaphore cannot have {permits} permits: 1 to 10000 can be set");
         assert_eq!(error.to_string(), told);
     }
     for path in ["", "limits", "/limits/", "/", "/limits//exports"] {
         let error = InterProcessSemaphore::new(&session, path, 1).unwrap_err();
-        assert!(matches!(error, ConfigError::InvalidPath { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Config(ConfigError::InvalidPath { .. })),
+            "{error}"
+        );
     }
     let limit = InterProcessSemaphore::new(&session, PATH, 2).unwrap();
     for requested in [0, 3] {
@@ -35,11 +41,14 @@ async fn impossible_numbers_and_paths_are_refused_before_any_request() {
     // Its directories are those of no other recipe.
     let error = InterProcessMutex::new(&session, LEASES).unwrap_err();
     assert!(
-        matches!(error, ConfigError::RecipeDiffers { .. }),
+        matches!(error, Error::Config(ConfigError::RecipeDiffers { .. })),
         "{error}"
     );
     let identity = LockOptions::new().identity(vec![0; 1 << 20]).unwrap_err();
-    assert!(matches!(identity, ConfigError::IdentityTooLarge { .. }));
+    assert!(matches!(
+        identity,
+        Error::Config(ConfigError::IdentityTooLarge { .. })
+    ));
     assert_eq!(ensemble.requests(), []);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_recipes::{
-    AcquireError, FencingToken, LockGuard, LockKind, NodesError, Owner, ReleaseError,
+    AcquireError, Error, FencingToken, LockGuard, LockKind, NodesError, Owner, ReleaseError,
     ReleaseOutcome, Session, SessionHealth, Step, WriteGuard,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
+    async fn release(self) -> Result<ReleaseOutcome, Error> {
         match self {
             Self::Any(guard) => guard.release().await,
             Self::Write(guard) => guard.release().await,
@@ -218,16 +218,18 @@ impl Worker {
             Err(error) => {
                 let is_owned = party.owner.is_some();
                 let is_fair = match &error {
-                    AcquireError::TimedOut { .. } => !matches!(wait, Wait::Forever),
-                    AcquireError::SessionClosed { .. } => session.health() == SessionHealth::Closed,
-                    AcquireError::Lost(_) => is_owned,
-                    AcquireError::Refused {
+                    Error::Acquire(AcquireError::TimedOut { .. }) => !matches!(wait, Wait::Forever),
+                    Error::Acquire(AcquireError::SessionClosed { .. }) => {
+                        session.health() == SessionHealth::Closed
+                    }
+                    Error::Acquire(AcquireError::Lost(_)) => is_owned,
+                    Error::Acquire(AcquireError::Refused {
                         step: Step::CreateParents,
                         source: NodesError::NoNode,
                         ..
-                    } => self.world.plan.reaps_always(),
-                    AcquireError::RecipeDiffers { .. } => self.world.plan.mixes,
-                    AcquireError::WouldDeadlock { .. } => {
+                    }) => self.world.plan.reaps_always(),
+                    Error::Acquire(AcquireError::RecipeDiffers { .. }) => self.world.plan.mixes,
+                    Error::Acquire(AcquireError::WouldDeadlock { .. }) => {
                         is_owned && matches!(want, Want::Write(_))
                     }
                     _ => false,
@@ -350,7 +352,7 @@ impl Worker {
         };
         let held = match cut_short(writer.downgrade(), cut).await? {
             Ok(reader) => Held::Any(reader.into()),
-            Err(error) => Held::Write(error.into()),
+            Err(_) => return None,
         };
         Some(self.note(held, session, party))
     }
@@ -384,7 +386,7 @@ impl Worker {
                     .iter()
                     .for_each(|node| self.world.judge().released(node));
             }
-            Some(Err(error @ ReleaseError::Refused { .. })) => {
+            Some(Err(error @ Error::Release(ReleaseError::Refused { .. }))) => {
                 self.world.judge().fail(format!("release: {error:?}"));
             }
             _ => {}

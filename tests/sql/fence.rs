@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::maybe_done;
 use futures::stream::{self, StreamExt as _};
 use lock_recipes::{
-    FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
+    Error, FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
     SessionOptions,
 };
 use test_rig::{PostgresServer, TestEnsemble, asked_for};
@@ -390,12 +390,15 @@ async fn lock_on_another_store_has_no_fence() {
     let guard = lock.acquire().await.unwrap();
     let refused = guard.fence().unwrap_err();
     assert!(
-        matches!(refused, FenceError::Unsupported { .. }),
+        matches!(refused, Error::Fence(FenceError::Unsupported { .. })),
         "{refused}"
     );
     assert!(refused.to_string().contains("/locks/orders"), "{refused}");
     ensemble.expire(&session).await;
     timeout(PATIENCE, guard.lost()).await.unwrap();
     let refused = guard.fence().unwrap_err();
-    assert!(matches!(refused, FenceError::Lost(_)), "{refused}");
+    assert!(
+        matches!(refused, Error::Fence(FenceError::Lost(_))),
+        "{refused}"
+    );
 }

@@ -1,17 +1,17 @@
 //! Each mistake of a user on MariaDB gets one clear error.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use lock_recipes::{
-    ConnectError, Guarantee, InterProcessMutex, MySql, MySqlBuilder, MySqlRefusal, Session,
+    ConnectError, Error, Guarantee, InterProcessMutex, MySql, MySqlBuilder, MySqlRefusal, Session,
 };
 use test_rig::{Durability, MariaDbServer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// An error with its causes.
-fn chain(error: &dyn Error) -> String {
+fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -25,7 +25,10 @@ fn chain(error: &dyn Error) -> String {
 async fn refused(builder: MySqlBuilder, url: &str) -> String {
     let error = builder.connect(url).await.unwrap_err();
     let text = chain(&error);
-    assert!(matches!(error, ConnectError::Refused { .. }), "{text}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::Refused { .. })),
+        "{text}"
+    );
     assert!(!text.contains('\n') && !text.contains("secret"), "{text}");
     text
 }
@@ -56,7 +59,10 @@ async fn no_server() {
     let url = format!("mysql://app:secret@127.0.0.1:{port}/shop");
     let builder = MySql::builder().connect_timeout(Duration::from_millis(300));
     let error = builder.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     let shown = format!("mysql://app:***@127.0.0.1:{port}/shop");
     assert!(text.contains(&shown), "{text}");
@@ -253,7 +259,10 @@ async fn limit_of_connections_is_reached() {
     let session = builder.clone().connect(&url).await.unwrap();
     let impatient = builder.clone().connect_timeout(Duration::from_secs(1));
     let error = impatient.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(
         text.contains("no connection is left") && text.contains("max_connections"),
@@ -342,7 +351,7 @@ async fn what_cannot_be_used_is_reported_before_anything_is_sent() {
         ),
     ] {
         let error = builder.connect(url).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Config(_)), "{error}");
+        assert!(matches!(error, Error::Config(_)), "{error}");
         assert!(chain(&error).contains(says), "{}", chain(&error));
     }
     assert!(MySql::schema("a b").is_err());

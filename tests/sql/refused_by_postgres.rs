@@ -1,14 +1,14 @@
 //! Each mistake of a user on PostgreSQL gets one clear error.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, InterProcessMutex, Postgres, PostgresBuilder, Session};
+use lock_recipes::{ConnectError, Error, InterProcessMutex, Postgres, PostgresBuilder, Session};
 use test_rig::PostgresServer;
 use tokio::net::TcpListener;
 
 /// An error with its causes.
-fn chain(error: &dyn Error) -> String {
+fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -22,7 +22,10 @@ fn chain(error: &dyn Error) -> String {
 async fn refused(builder: PostgresBuilder, url: &str) -> String {
     let error = builder.connect(url).await.unwrap_err();
     let text = chain(&error);
-    assert!(matches!(error, ConnectError::Refused { .. }), "{text}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::Refused { .. })),
+        "{text}"
+    );
     assert!(!text.contains('\n') && !text.contains("secret"), "{text}");
     text
 }
@@ -52,7 +55,10 @@ async fn no_server() {
     let url = format!("postgres://app:secret@127.0.0.1:{port}/shop");
     let builder = Postgres::builder().connect_timeout(Duration::from_millis(300));
     let error = builder.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(
         text.contains(&format!("postgres://app:***@127.0.0.1:{port}/shop")),
@@ -216,7 +222,10 @@ async fn limit_of_connections_is_reached() {
     let session = builder.clone().connect(&url).await.unwrap();
     let impatient = builder.clone().connect_timeout(Duration::from_secs(1));
     let error = impatient.connect(&url).await.unwrap_err();
-    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
+        "{error}"
+    );
     let text = chain(&error);
     assert!(
         text.contains("no more connections") && text.contains("max_connections"),
@@ -267,7 +276,7 @@ async fn what_cannot_be_used_is_reported_before_anything_is_sent() {
         ),
     ] {
         let error = builder.connect(url).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Config(_)), "{error}");
+        assert!(matches!(error, Error::Config(_)), "{error}");
         assert!(chain(&error).contains(says), "{}", chain(&error));
     }
     assert!(Postgres::schema("a b").is_err());

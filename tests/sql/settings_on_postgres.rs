@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lock_recipes::{ConnectError, InterProcessMutex, Postgres, Session};
+use lock_recipes::{ConnectError, Error, InterProcessMutex, Postgres, Session};
 use test_rig::PostgresServer;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
@@ -68,7 +68,7 @@ async fn variables(server: &PostgresServer) -> Vec<Variable> {
     variables
 }
 
-async fn open(url: &str) -> Result<Session, ConnectError> {
+async fn open(url: &str) -> Result<Session, Error> {
     Postgres::builder().new_server().connect(url).await
 }
 
@@ -144,7 +144,7 @@ async fn nobody_elses_settings_give_a_lock_to_two_or_to_nobody() {
             } else if set(&server, &name, &value).await {
                 let what = format!("{name} = {value}");
                 match open(&url).await {
-                    Err(ConnectError::Refused { .. }) if rule == "refused" => {
+                    Err(Error::Connect(ConnectError::Refused { .. })) if rule == "refused" => {
                         assert_eq!(value, "on", "{what}");
                     }
                     opened => {
@@ -187,5 +187,8 @@ async fn isolation_that_shows_the_past_is_refused_behind_a_pooler() {
     assert!(set(&server, "default_transaction_isolation", "serializable").await);
     let pooler = Pooler::before_as(&server, "user=app password=secret").await;
     let refused = open(pooler.url()).await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Connect(ConnectError::Refused { .. })),
+        "{refused}"
+    );
 }

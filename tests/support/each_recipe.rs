@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    Acquire, AcquireError, ElectionLayout, InterProcessMutex, InterProcessReadWriteLock,
+    Acquire, AcquireError, ElectionLayout, Error, InterProcessMutex, InterProcessReadWriteLock,
     InterProcessSemaphore, InterProcessSemaphoreMutex, LeaderElection, LockGuard, LockKind,
     Session, TryAcquire,
 };
@@ -72,11 +72,11 @@ impl Recipe {
         session: &Session,
         path: &str,
         mut patience: Option<Duration>,
-    ) -> Result<Option<LockGuard>, AcquireError> {
+    ) -> Result<Option<LockGuard>, Error> {
         loop {
             let asked = self.ask_once(session, path, patience).await;
             match (&asked, &mut patience) {
-                (Err(late @ AcquireError::TimedOut { .. }), Some(given))
+                (Err(late @ Error::Acquire(AcquireError::TimedOut { .. })), Some(given))
                     if !late.is_busy() && *given < PATIENCE =>
                 {
                     *given *= 4;
@@ -91,7 +91,7 @@ impl Recipe {
         session: &Session,
         path: &str,
         patience: Option<Duration>,
-    ) -> Result<Option<LockGuard>, AcquireError> {
+    ) -> Result<Option<LockGuard>, Error> {
         let election =
             |layout| LeaderElection::with_layout(session, path, "somebody", layout).unwrap();
         let read_write = || InterProcessReadWriteLock::new(session, path).unwrap();
@@ -137,15 +137,15 @@ async fn ask<G: Into<LockGuard> + Send + 'static>(
     acquire: Acquire<G>,
     attempt: TryAcquire<G>,
     patience: Option<Duration>,
-) -> Result<Option<LockGuard>, AcquireError> {
+) -> Result<Option<LockGuard>, Error> {
     match patience {
         Some(patience) => Ok(Some(acquire.timeout(patience).await?.into())),
         None => Ok(attempt.await?.map(Into::into)),
     }
 }
 
-pub(crate) fn assert_refused(refusal: &AcquireError, first: Recipe, path: &str) {
-    let AcquireError::RecipeDiffers { node, found, .. } = refusal else {
+pub(crate) fn assert_refused(refusal: &Error, first: Recipe, path: &str) {
+    let Error::Acquire(AcquireError::RecipeDiffers { node, found, .. }) = refusal else {
         panic!("{refusal}");
     };
     assert_eq!(*found, first.kind(), "{refusal}");

@@ -1,10 +1,10 @@
 //! Access control, credentials and chroot.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use lock_recipes::{
-    Acl, Acls, AcquireError, AuthId, InterProcessMutex, NodesError, Permission, QueryError,
+    Acl, Acls, AcquireError, AuthId, Error, InterProcessMutex, NodesError, Permission, QueryError,
     ReleaseError, Session, Step, ZooKeeper,
 };
 use test_rig::{MemoryEnsemble, Operation, TestEnsemble, ZooKeeperServer};
@@ -49,16 +49,16 @@ async fn connect(server: &ZooKeeperServer) -> Session {
 }
 
 /// Whether the permission for this step is missing on this node or directory.
-fn lacks(wanted: Step, at: &str) -> impl Fn(&AcquireError) -> bool {
+fn lacks(wanted: Step, at: &str) -> impl Fn(&Error) -> bool {
     move |error| {
-        matches!(error, AcquireError::NotAuthorized { step, node, .. }
+        matches!(error, Error::Acquire(AcquireError::NotAuthorized { step, node, .. })
             if *step == wanted && node == at)
     }
 }
 
-fn is_refused_at(wanted: Step) -> impl Fn(&AcquireError) -> bool {
+fn is_refused_at(wanted: Step) -> impl Fn(&Error) -> bool {
     move |error| {
-        matches!(error, AcquireError::NotAuthorized { path, .. } if path == PATH)
+        matches!(error, Error::Acquire(AcquireError::NotAuthorized { path, .. }) if path == PATH)
             && lacks(wanted, PATH)(error)
     }
 }
@@ -89,7 +89,7 @@ async fn each_refused_step_is_told_and_leaves_nothing_in_memory() {
     ensemble.deny(PATH, Operation::Delete);
     let refused = held.release().await.unwrap_err();
     assert!(
-        matches!(&refused, ReleaseError::Refused { path, source: NodesError::NoAuth } if path == PATH),
+        matches!(&refused, Error::Release(ReleaseError::Refused { path, source: NodesError::NoAuth }) if path == PATH),
         "{refused}"
     );
     session.close().await;
@@ -115,10 +115,10 @@ async fn refused_list_is_told_and_the_node_is_deleted() {
     assert!(
         matches!(
             &unread,
-            QueryError::Failed {
+            Error::Query(QueryError::Failed {
                 source: NodesError::NoAuth,
                 ..
-            }
+            })
         ),
         "{unread}"
     );
@@ -140,7 +140,7 @@ async fn refused_delete_is_told_and_the_node_goes_with_the_session() {
     let held = mutex(&session).acquire().await.unwrap();
     let refused = held.release().await.unwrap_err();
     assert!(
-        matches!(&refused, ReleaseError::Refused { path, source: NodesError::NoAuth } if path == PATH),
+        matches!(&refused, Error::Release(ReleaseError::Refused { path, source: NodesError::NoAuth }) if path == PATH),
         "{refused}"
     );
     assert!(refused.source().is_some());
@@ -216,7 +216,7 @@ async fn nobody_without_the_password_gets_in() {
     assert!(mutex(&same).try_acquire().await.unwrap().is_none());
     let refused = mutex(&other).acquire().await.unwrap_err();
     assert!(
-        matches!(refused, AcquireError::NotAuthorized { .. }),
+        matches!(refused, Error::Acquire(AcquireError::NotAuthorized { .. })),
         "{refused}"
     );
     held.release().await.unwrap();
@@ -291,7 +291,7 @@ async fn nobody_without_the_password_gets_in_in_memory() {
     assert!(mutex(&same).try_acquire().await.unwrap().is_none());
     let refused = mutex(&other).acquire().await.unwrap_err();
     assert!(
-        matches!(refused, AcquireError::NotAuthorized { .. }),
+        matches!(refused, Error::Acquire(AcquireError::NotAuthorized { .. })),
         "{refused}"
     );
     held.release().await.unwrap();
@@ -325,11 +325,11 @@ async fn missing_chroot_is_refused_and_not_waited_for() {
     assert!(
         matches!(
             &refused,
-            AcquireError::Refused {
+            Error::Acquire(AcquireError::Refused {
                 step: Step::CreateParents,
                 source: NodesError::NoNode,
                 ..
-            }
+            })
         ),
         "{refused}"
     );

@@ -1,10 +1,11 @@
 //! Input that is refused before any request is sent.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use lock_recipes::{
-    ConfigError, ConnectError, InterProcessMutex, LockFactory, LockOptions, Session, ZooKeeper,
+    ConfigError, ConnectError, Error, InterProcessMutex, LockFactory, LockOptions, Session,
+    ZooKeeper,
 };
 use test_rig::{TestEnsemble, ZooKeeperServer, on_ensembles_of_their_own, on_every_ensemble};
 
@@ -36,10 +37,10 @@ fn refuses(session: &Session, path: &str) {
     let factory = LockFactory::new(session, path).map(drop);
     for refused in [mutex, factory] {
         let refused = refused.unwrap_err();
-        let ConfigError::InvalidPath {
+        let Error::Config(ConfigError::InvalidPath {
             path: named,
             reason,
-        } = &refused
+        }) = &refused
         else {
             panic!("{refused}")
         };
@@ -78,7 +79,9 @@ async fn options_that_differ_from_the_live_ones_are_refused(ensemble: TestEnsemb
     let first = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
     let same = InterProcessMutex::with_options(&session, "/locks/a", &options).unwrap();
     let refused = InterProcessMutex::new(&session, "/locks/a").unwrap_err();
-    assert!(matches!(&refused, ConfigError::OptionsDiffer { path, .. } if path == "/locks/a"));
+    assert!(
+        matches!(&refused, Error::Config(ConfigError::OptionsDiffer { path, .. }) if path == "/locks/a")
+    );
     // A guard keeps them alive, too.
     let held = first.acquire().await.unwrap();
     drop((first, same));
@@ -98,17 +101,17 @@ fn identities_that_no_server_takes_are_refused() {
     assert!(
         matches!(
             refused,
-            ConfigError::IdentityTooLarge {
+            Error::Config(ConfigError::IdentityTooLarge {
                 bytes: 1_000_001,
                 ..
-            }
+            })
         ),
         "{refused}"
     );
     assert!(refused.to_string().contains("1000001"), "{refused}");
     let refused = LockOptions::new().identity(*b"__REVOKE__").unwrap_err();
     assert!(
-        matches!(refused, ConfigError::IdentityReserved),
+        matches!(refused, Error::Config(ConfigError::IdentityReserved)),
         "{refused}"
     );
     assert!(LockOptions::new().identity(vec![0; 1_000_000]).is_ok());
@@ -124,17 +127,16 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
         .await;
     assert!(matches!(
         refused,
-        Err(ConnectError::Config(ConfigError::IdentityTooLarge { .. }))
+        Err(Error::Config(ConfigError::IdentityTooLarge { .. }))
     ));
     // The client would request the 32 bits of it that fit: zero, or a negative number.
     let longest = Duration::from_millis(0x7fff_ffff);
     for timeout in [longest + Duration::from_nanos(1), Duration::MAX] {
         let refused = ZooKeeper::builder().session_timeout(timeout);
         let refused = refused.connect(nowhere).await.unwrap_err();
-        let ConnectError::Config(flaw) = &refused else {
+        let Error::Config(flaw) = &refused else {
             panic!("{refused}")
         };
-        assert_eq!(refused.to_string(), "session options cannot be used");
         let is_it = matches!(flaw, ConfigError::SessionTimeoutTooLong { timeout: it, .. } if *it == timeout);
         assert!(is_it, "{flaw}");
         assert!(flaw.to_string().contains(&format!("{longest:?}")), "{flaw}");
@@ -143,7 +145,7 @@ async fn bad_session_options_are_refused_before_a_connection_is_made() {
     let silent = longest.connect_timeout(Duration::from_millis(100));
     let refused = silent.connect(nowhere).await.unwrap_err();
     assert!(
-        matches!(refused, ConnectError::TimedOut { .. }),
+        matches!(refused, Error::Connect(ConnectError::TimedOut { .. })),
         "{refused}"
     );
 }
@@ -181,11 +183,9 @@ async fn connect_string_that_makes_no_sense_is_refused_and_nothing_is_sent() {
         ),
     ] {
         let refused = lock_recipes::connect(address).await.unwrap_err();
-        assert!(matches!(refused, ConnectError::Config(_)), "{refused}");
-        assert_eq!(refused.to_string(), "address of the store cannot be used");
-        let text = refused.source().unwrap().to_string();
+        assert!(matches!(refused, Error::Config(_)), "{refused}");
         assert_eq!(
-            text,
+            refused.to_string(),
             format!("{address:?} is no address of a store: {reason}")
         );
     }
@@ -200,14 +200,14 @@ async fn an_ensemble_that_does_not_answer_is_named() {
         .await;
     let refused = refused.unwrap_err();
     assert!(
-        matches!(refused, ConnectError::TimedOut { .. }),
+        matches!(refused, Error::Connect(ConnectError::TimedOut { .. })),
         "{refused}"
     );
     assert!(refused.to_string().contains("127.0.0.1:1"), "{refused}");
 }
 
 /// The text of an error and of its sources.
-pub(crate) fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn StdError) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),
@@ -240,7 +240,7 @@ async fn missing_chroot_is_named_by_the_connect_error_on_a_real_server() {
     let address = format!("{}/app/locks", server.connect_string());
     let refused = lock_recipes::connect(&address).await.unwrap_err();
     assert!(
-        matches!(refused, ConnectError::ChrootMissing { .. }),
+        matches!(refused, Error::Connect(ConnectError::ChrootMissing { .. })),
         "{refused}"
     );
     assert_eq!(
@@ -256,7 +256,10 @@ async fn credentials_that_the_server_does_not_take_are_refused_by_it_on_a_real_s
     let address = server.connect_string();
     let builder = ZooKeeper::builder().auth("no-such-scheme", b"secret");
     let refused = builder.connect(&address).await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Connect(ConnectError::Refused { .. })),
+        "{refused}"
+    );
     assert_eq!(
         chain(&refused),
         format!("cannot connect to {address:?}: refused by the server: authentication failed")
@@ -273,7 +276,7 @@ async fn host_that_has_too_many_connections_is_told_on_a_real_server() {
     let builder = ZooKeeper::builder().connect_timeout(Duration::from_secs(1));
     let refused = builder.connect(&address).await.unwrap_err();
     assert!(
-        matches!(refused, ConnectError::TimedOut { .. }),
+        matches!(refused, Error::Connect(ConnectError::TimedOut { .. })),
         "{refused}"
     );
     assert!(chain(&refused).contains("(maxClientCnxns)"), "{refused}");

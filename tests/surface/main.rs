@@ -7,6 +7,7 @@
 //! | `requests` | what does an acquire do before it is polled, and what takes it as it is? |
 //! | `bad_input` | is bad input refused before any request is sent? |
 //! | `errors` | does each error say which lock, what failed, and what to do? |
+//! | `one_error` | is one conversion enough for every call? |
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `texts` | what do errors, guards and handles say when they are printed? |
 //! | `work` | what does work under a lock come to, in one call? |
@@ -29,6 +30,7 @@ mod errors;
 mod guides;
 #[cfg(target_os = "linux")]
 mod integration;
+mod one_error;
 mod records;
 mod requests;
 mod security;

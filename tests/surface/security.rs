@@ -2,7 +2,7 @@
 //!
 //! A caller that takes them from another version of the client has other types.
 
-use lock_recipes::ZooKeeper;
+use lock_recipes::{Error, ZooKeeper};
 use test_rig::ZooKeeperServer;
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn server_without_tls_is_not_spoken_to_in_the_clear() {
         .await
         .unwrap_err();
     assert!(
-        matches!(refused, ConnectError::TimedOut { .. }),
+        matches!(refused, Error::Connect(ConnectError::TimedOut { .. })),
         "{refused}"
     );
     let found = std::error::Error::source(&refused).unwrap().to_string();
@@ -71,7 +71,7 @@ async fn bad_certificate_is_told_from_a_server_that_does_not_answer() {
         let in_vain = tls(authority).connect_timeout(Duration::from_secs(2));
         let refused = in_vain.connect(address).await.unwrap_err();
         assert!(
-            matches!(refused, ConnectError::TimedOut { .. }),
+            matches!(refused, Error::Connect(ConnectError::TimedOut { .. })),
             "{refused}"
         );
         assert_eq!(
@@ -102,7 +102,10 @@ async fn server_without_sasl_takes_a_client_with_a_password_for_nobody() {
         .await;
     let lock = InterProcessMutex::new(&session.unwrap(), "/locks/orders").unwrap();
     let refused = lock.acquire().await.unwrap_err();
-    assert!(matches!(refused, AcquireError::Refused { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Acquire(AcquireError::Refused { .. })),
+        "{refused}"
+    );
     let session = builder().connect(&server.connect_string()).await.unwrap();
     let open = InterProcessMutex::new(&session, "/locks/orders").unwrap();
     open.acquire().await.unwrap().release().await.unwrap();
@@ -141,5 +144,8 @@ async fn server_with_sasl_knows_its_users_by_their_passwords() {
         .connect(&server.connect_string())
         .await
         .unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused { .. }), "{refused}");
+    assert!(
+        matches!(refused, Error::Connect(ConnectError::Refused { .. })),
+        "{refused}"
+    );
 }

@@ -265,7 +265,7 @@ async fn downgrade_that_fails_is_any_error_and_releases_the_lock_in_memory() {
 fn transaction_without_an_answer_is_transient_whatever_ended_it() {
     for source in [NodesError::SessionEnded, NodesError::NoNode] {
         let path = PATH.to_owned();
-        let unknown = Error::from(TransactionError::Unknown { path, source });
+        let unknown = Error::Transaction(TransactionError::Unknown { path, source });
         assert!(unknown.is_transient() && !unknown.is_busy(), "{unknown:?}");
     }
 }
@@ -280,12 +280,12 @@ async fn errors_of_a_closed_session_say_that_it_is_closed() {
     let waiting = mutex(&session).participants().await.unwrap().remove(1);
     session.close().await;
     let errors: [Error; 6] = [
-        waiter.await.unwrap().unwrap_err().into(),
-        session.read("/").await.unwrap_err().into(),
-        waiting.revoke(&session).await.unwrap_err().into(),
+        waiter.await.unwrap().unwrap_err(),
+        session.read("/").await.unwrap_err(),
+        waiting.revoke(&session).await.unwrap_err(),
         held.lost().await.into(),
-        held.verify().await.unwrap_err().into(),
-        held.release().await.unwrap_err().into(),
+        held.verify().await.unwrap_err(),
+        held.release().await.unwrap_err(),
     ];
     for (error, is_lost) in errors
         .into_iter()
@@ -311,7 +311,7 @@ async fn errors_of_an_open_session_do_not_say_that_it_is_closed() {
     let session = memory.session();
     let held = mutex(&session).acquire().await.unwrap();
     let late = mutex(&session).acquire().timeout(Duration::from_secs(1));
-    let late = Error::from(late.await.unwrap_err());
+    let late = late.await.unwrap_err();
     assert!(late.is_busy() && !late.is_closed(), "{late:?}");
     memory.delete(&held.members()[0].node_path).unwrap();
     let lost = Error::from(held.lost().await);

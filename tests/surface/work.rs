@@ -195,6 +195,9 @@ mod in_memory {
         let done = mutex(&session).acquire().run(async |_| 7).await.unwrap();
         assert_eq!(done.output, 7);
         let refused = done.release.unwrap_err();
-        assert!(matches!(refused, ReleaseError::Refused { .. }), "{refused}");
+        assert!(
+            matches!(refused, Error::Release(ReleaseError::Refused { .. })),
+            "{refused}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use lock_recipes::{LockGuard, ReleaseError, Session};
+use lock_recipes::{Error, LockGuard, ReleaseError, Session};
 use recipes_core::SessionOptions;
 use test_rig::{Direction, FaultProxy, ZooKeeperServer};
 use tokio::sync::{Semaphore, oneshot};
@@ -133,7 +133,7 @@ impl Partition {
         proxy.restore();
         let released = held.release().await;
         assert!(
-            matches!(released, Err(ReleaseError::Lost(_))),
+            matches!(released, Err(Error::Release(ReleaseError::Lost(_)))),
             "{self}: {released:?}"
         );
         let again = tokio::spawn(lock_of_holder.acquire());

@@ -10,7 +10,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{pending, poll_fn};
-use lock_recipes::{ConnectError, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session};
+use lock_recipes::{
+    ConnectError, Error, GuardState, LockGuard, ReleaseError, ReleaseOutcome, Session,
+};
 use recipes_core::SessionOptions;
 use test_rig::{Cut, Direction, FaultProxy, Frame};
 use tokio::task::JoinHandle;
@@ -149,7 +151,8 @@ impl Run {
             let address = proxy.connect_string();
             match stage.servers.connect(&address, options.clone()).await {
                 Ok(session) => break session,
-                Err(ConnectError::TimedOut { .. }) if begun.elapsed() < OPEN_MAX => {}
+                Err(Error::Connect(ConnectError::TimedOut { .. }))
+                    if begun.elapsed() < OPEN_MAX => {}
                 Err(error) => return Err(failed("P5: no session")(error)),
             }
         };
@@ -376,7 +379,7 @@ async fn release(guard: Arc<LockGuard>, polls: usize) -> Result<Option<bool>, St
     match released.map_err(failed("P7: release hangs"))? {
         None => Ok(None),
         Some(Ok(ReleaseOutcome::Released)) => Ok(Some(true)),
-        Some(Ok(_) | Err(ReleaseError::Lost(_))) => Ok(Some(false)),
+        Some(Ok(_) | Err(Error::Release(ReleaseError::Lost(_)))) => Ok(Some(false)),
         Some(Err(error)) => Err(format!("P7: {error}")),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lock_recipes::{ConnectError, Session, ZooKeeperBuilder};
+use lock_recipes::{Error, Session, ZooKeeperBuilder};
 use recipes_core::SessionOptions;
 use test_rig::{
     FaultProxy, MariaDbServer, PostgresServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer,
@@ -85,7 +85,7 @@ impl Servers {
         &self,
         address: &str,
         options: SessionOptions,
-    ) -> Result<Session, ConnectError> {
+    ) -> Result<Session, Error> {
         match self {
             Self::One(_) | Self::Three(_) => ZooKeeperBuilder::from(options).connect(address).await,
             Self::Redis(_) => connect_to_redis(address, options).await,
@@ -95,18 +95,18 @@ impl Servers {
     }
 }
 
-async fn connect_to_redis(address: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+async fn connect_to_redis(address: &str, options: SessionOptions) -> Result<Session, Error> {
     // Nobody held a lock before the server was started.
     let options = lock_recipes::RedisBuilder::from(options).new_server();
     options.connect(&format!("redis://{address}")).await
 }
 
-async fn connect_to_postgres(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+async fn connect_to_postgres(url: &str, options: SessionOptions) -> Result<Session, Error> {
     let options = lock_recipes::PostgresBuilder::from(options).new_server();
     options.connect(url).await
 }
 
-async fn connect_to_mariadb(url: &str, options: SessionOptions) -> Result<Session, ConnectError> {
+async fn connect_to_mariadb(url: &str, options: SessionOptions) -> Result<Session, Error> {
     let options = lock_recipes::MySqlBuilder::from(options).new_server();
     options.connect(url).await
 }

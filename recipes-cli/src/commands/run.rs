@@ -86,7 +86,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use recipes_core::{
-    LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session, SessionHealth,
+    Error, LockGuard, LockOptions, LostError, ReleaseError, ReleaseOutcome, Session, SessionHealth,
 };
 use tokio::time::sleep;
 use tracing::debug;
@@ -250,7 +250,7 @@ async fn locked(
             warn("the lock is not certainly free yet: the store does not answer the release");
         }
         Ok(_) => {}
-        Err(ReleaseError::Lost(error)) => {
+        Err(Error::Release(ReleaseError::Lost(error))) => {
             lost.get_or_insert(error);
         }
         Err(error) => warn(&chain(&error)),

@@ -12,12 +12,12 @@ use crate::driver::acquire_all::Refusal;
 use crate::driver::deadline::Deadline;
 use crate::driver::internals::LockInternals;
 use crate::driver::one_or_more::OneOrMore;
-use crate::error::{AcquireError, FenceError, LostError, ReleaseError, VerifyError};
+use crate::error::{AcquireError, Error, LostError};
 use crate::lock::fence::Fence;
 use crate::lock::hold::Share;
 use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
-use crate::lock::release::{ReleaseOutcome, release_all};
+use crate::lock::release::{ReleaseOutcome, Released, release_all, worst};
 use crate::lock::transaction::Transaction;
 use crate::names::key::unescape_key;
 use crate::names::token::FencingToken;
@@ -250,7 +250,7 @@ impl LockGuard {
     ///
     /// # Examples
     /// ```no_run
-    /// # use recipes_core::{AcquireError, DistributedLock, LostError};
+    /// # use recipes_core::DistributedLock;
     /// # async fn compact() {}
     /// # async fn example(lock: &dyn DistributedLock) -> Result<(), Box<dyn std::error::Error>> {
     /// let guard = lock.acquire().await?;
@@ -287,14 +287,16 @@ impl LockGuard {
     /// Verifies with the store that the lock is held, past every cache and lagging replica.
     ///
     /// # Errors
-    /// [`VerifyError::Lost`] if it is lost. [`VerifyError::Unknown`] if the store refused or the
-    /// connection was lost: the lock may still be held.
+    /// [`VerifyError::Lost`](crate::VerifyError::Lost) if it is lost.
+    /// [`VerifyError::Unknown`](crate::VerifyError::Unknown) if the store refused or the connection was lost: the
+    /// lock may still be held.
     ///
     /// # Cancel safety
     /// Dropping the future is harmless.
-    pub async fn verify(&self) -> Result<(), VerifyError> {
+    pub async fn verify(&self) -> Result<(), Error> {
         let verified = join_all(self.leases().map(Lease::verify)).await;
-        verified.into_iter().collect()
+        let verified: Result<(), _> = verified.into_iter().collect();
+        Ok(verified?)
     }
 
     /// Runs a future for as long as the lock is held.
@@ -307,19 +309,20 @@ impl LockGuard {
     ///
     /// # Cancel safety
     /// The same as the future's; the lock stays held.
-    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, LostError> {
+    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let check = || self.leases().try_for_each(Lease::check);
         let mut lost = std::pin::pin!(self.lost());
         let mut future = std::pin::pin!(future);
         future::poll_fn(|cx| {
             if let std::task::Poll::Ready(error) = lost.as_mut().poll(cx) {
-                return std::task::Poll::Ready(Err(error));
+                return std::task::Poll::Ready(Err(error.into()));
             }
             // In a task that was not polled for long, the deadline may pass before the loss is
             // reported.
             check()?;
             let output = std::task::ready!(future.as_mut().poll(cx));
-            std::task::Poll::Ready(check().map(|()| output))
+            check()?;
+            std::task::Poll::Ready(Ok(output))
         })
         .await
     }
@@ -344,16 +347,17 @@ impl LockGuard {
     /// ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).
     ///
     /// # Errors
-    /// [`FenceError::Unsupported`] unless the locks of the guard are on one SQL database.
-    pub fn fence(&self) -> Result<Fence, FenceError> {
-        Fence::of(self.leases())
+    /// [`FenceError::Unsupported`](crate::FenceError::Unsupported) unless the locks of the guard are on one SQL
+    /// database.
+    pub fn fence(&self) -> Result<Fence, Error> {
+        Ok(Fence::of(self.leases())?)
     }
 
     /// Makes another guard of the same hold, at once and without a request.
     ///
     /// # Errors
     /// [`LostError`] if the lock is lost.
-    pub fn reenter(&self) -> Result<Self, LostError> {
+    pub fn reenter(&self) -> Result<Self, Error> {
         let others = self.others.iter().map(Share::reenter);
         Ok(Self {
             first: self.first.reenter()?,
@@ -376,25 +380,34 @@ impl LockGuard {
     ///
     /// # Errors
     /// For a set, the worst of its locks counts: `Lost`, then `Refused`.
-    /// - [`ReleaseError::Lost`] if the lock was lost before the call, so that the work under it may
-    ///   have overlapped with that of another contender.
-    /// - [`ReleaseError::Refused`] if the store forbids deleting the node, so that the lock stays
-    ///   taken until the session ends.
+    /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lock was lost before the call, so that the work
+    ///   under it may have overlapped with that of another contender.
+    /// - [`ReleaseError::Refused`](crate::ReleaseError::Refused) if the store forbids deleting the node, so that the
+    ///   lock stays taken until the session ends.
     ///
     /// # Cancel safety
     /// The release continues in the background when the future is dropped.
-    pub async fn release(self) -> Result<ReleaseOutcome, ReleaseError> {
+    pub async fn release(self) -> Result<ReleaseOutcome, Error> {
+        Ok(self.released().await?)
+    }
+
+    pub(crate) async fn released(self) -> Released {
         // A lock that is lost is reported by each of its guards, not only by the last.
         let check = self.leases().try_for_each(Lease::check);
+        let released = self.release_each().await;
+        check?;
+        worst(released)
+    }
+
+    /// Releases those locks that no other guard of the hold keeps. Returns how each release ended.
+    pub(crate) async fn release_each(self) -> Vec<Released> {
         let shares = std::iter::once(self.first).chain(self.others);
         let last: Vec<_> = shares.filter_map(Share::leave).collect();
         let leases: Vec<_> = last.iter().map(|hold| hold.lease()).collect();
         let released = leases.iter();
         let released = released.map(|it| (it.path(), it.node_path(), it.fencing_token()));
         let span = telemetry::release_span(&released.collect::<Vec<_>>());
-        let released = release_all(&leases).instrument(span).await;
-        check?;
-        released
+        release_all(&leases).instrument(span).await
     }
 }
 

@@ -42,7 +42,7 @@ macro_rules! lock_guard {
             ///
             /// # Errors
             /// [`LostError`]($crate::LostError) if the lock is lost.
-            pub fn reenter(&self) -> Result<Self, $crate::LostError> {
+            pub fn reenter(&self) -> Result<Self, $crate::Error> {
                 self.guard.reenter().map(Self::new)
             }
 
@@ -56,7 +56,7 @@ macro_rules! lock_guard {
             ///
             /// # Cancel safety
             /// The release continues in the background when the future is dropped.
-            pub async fn release(self) -> Result<$crate::ReleaseOutcome, $crate::ReleaseError> {
+            pub async fn release(self) -> Result<$crate::ReleaseOutcome, $crate::Error> {
                 self.guard.release().await
             }
         }

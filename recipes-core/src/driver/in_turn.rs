@@ -49,7 +49,7 @@ async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> Late {
     let held: Vec<_> = std::iter::once(first).chain(others).collect();
     let releases = held.into_iter().rev().map(|guard| async {
         let path = guard.path().to_owned();
-        (path, guard.release().await)
+        (path, guard.released().await)
     });
     let mut late = Late::default();
     for (path, released) in join_all(releases).await {

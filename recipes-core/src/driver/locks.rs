@@ -33,8 +33,8 @@ pub mod sealed {
 ///
 /// # Examples
 /// ```no_run
-/// # use recipes_core::{AcquireError, DistributedLock};
-/// async fn nightly(lock: &dyn DistributedLock) -> Result<(), AcquireError> {
+/// # use recipes_core::{DistributedLock, Error};
+/// async fn nightly(lock: &dyn DistributedLock) -> Result<(), Error> {
 ///     let Some(_guard) = lock.try_acquire().await? else {
 ///         return Ok(()); // another process is at it
 ///     };

@@ -12,7 +12,7 @@ use crate::driver::acquire_all::Refusal;
 use crate::driver::deadline::Deadline;
 use crate::driver::guard::LockGuard;
 use crate::driver::locks::Locks;
-use crate::error::AcquireError;
+use crate::error::Error;
 use crate::names::owner::Owner;
 
 /// A request for a lock, or for a set of locks: a future that returns the guard `G`.
@@ -34,15 +34,15 @@ use crate::names::owner::Owner;
 /// store needs do not pile up in it, and get on.
 ///
 /// # Errors
-/// [`AcquireError`], if waiting on cannot succeed. No node of the request stays in a queue, and
+/// [`AcquireError`](crate::AcquireError), if waiting on cannot succeed. No node of the request stays in a queue, and
 /// nothing of a set stays held.
-/// - [`AcquireError::TimedOut`] if it has a timeout. A try always has
+/// - [`AcquireError::TimedOut`](crate::AcquireError::TimedOut) if it has a timeout. A try always has
 ///   [one](TryAcquire::timeout), for the store's answers. The [reason](crate::TimeoutReason) says whether the lock was busy or the
 ///   store did not answer.
-/// - [`AcquireError::Lost`] while its owner has guards of the lock, or of a member of the set, that
-///   it lost.
-/// - [`AcquireError::WouldDeadlock`] if it requests to write, and its owner holds the lock for
-///   reading only.
+/// - [`AcquireError::Lost`](crate::AcquireError::Lost) while its owner has guards of the lock, or of a member of the
+///   set, that it lost.
+/// - [`AcquireError::WouldDeadlock`](crate::AcquireError::WouldDeadlock) if it requests to write, and its owner holds
+///   the lock for reading only.
 ///
 /// # Cancel safety
 /// Dropping the request gives up the place in the queue and releases what it has acquired of a set.
@@ -58,8 +58,8 @@ use crate::names::owner::Owner;
 /// # Examples
 /// ```no_run
 /// # use std::time::Duration;
-/// # use recipes_core::{AcquireError, DistributedLock, Owner};
-/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), AcquireError> {
+/// # use recipes_core::{DistributedLock, Error, Owner};
+/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), Error> {
 /// let first = lock.acquire().owner(alice).await?;
 /// let again = lock.acquire().owner(alice).timeout(Duration::from_secs(5)).await?;
 /// assert_eq!(again.hold_count(), 2);
@@ -100,12 +100,16 @@ impl<G> Acquire<G> {
 }
 
 impl<G> Future for Acquire<G> {
-    type Output = Result<G, AcquireError>;
+    type Output = Result<G, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.request.poll(cx));
         let guard = self.request.guard;
-        Poll::Ready(outcome.map(guard).map_err(Refusal::into_error))
+        Poll::Ready(
+            outcome
+                .map(guard)
+                .map_err(|refusal| refusal.into_error().into()),
+        )
     }
 }
 
@@ -131,8 +135,8 @@ impl<G> fmt::Debug for Acquire<G> {
 ///
 /// # Examples
 /// ```no_run
-/// # use recipes_core::{AcquireError, DistributedLock, Owner};
-/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), AcquireError> {
+/// # use recipes_core::{DistributedLock, Error, Owner};
+/// # async fn example(lock: &dyn DistributedLock, alice: &Owner) -> Result<(), Error> {
 /// let Some(guard) = lock.try_acquire().owner(alice).await? else {
 ///     return Ok(());
 /// };
@@ -159,8 +163,8 @@ impl<G> TryAcquire<G> {
         Self { request }
     }
 
-    /// Sets how long the store may take to answer, over all steps and all members of a set. It
-    /// counts from the first poll. After that, the try ends with [`AcquireError::TimedOut`].
+    /// Sets how long the store may take to answer, over all steps and all members of a set. It counts from the first
+    /// poll. After that, the try ends with [`AcquireError::TimedOut`](crate::AcquireError::TimedOut).
     /// [`Duration::ZERO`] leaves it at the session's connect timeout.
     pub fn timeout(self, timeout: Duration) -> Self {
         let request = self.request.timeout(timeout);
@@ -169,14 +173,14 @@ impl<G> TryAcquire<G> {
 }
 
 impl<G> Future for TryAcquire<G> {
-    type Output = Result<Option<G>, AcquireError>;
+    type Output = Result<Option<G>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.request.poll(cx));
         Poll::Ready(match outcome {
             Ok(guard) => Ok(Some((self.request.guard)(guard))),
             Err(Refusal::Busy(_)) => Ok(None),
-            Err(Refusal::Failed(error)) => Err(error),
+            Err(Refusal::Failed(error)) => Err(error.into()),
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::driver::guard::LockGuard;
 use crate::driver::request::{Acquire, TryAcquire};
-use crate::error::{Error, ReleaseError};
-use crate::lock::release::ReleaseOutcome;
+use crate::error::{Error, LostReason, ReleaseError};
+use crate::lock::release::{ReleaseOutcome, Released, worst};
 
 /// Work that was done under a lock: [`Acquire::run`], [`TryAcquire::run`]. The lock was held until the work's end.
 #[derive(Clone, Debug)]
@@ -14,9 +14,8 @@ pub struct Done<T> {
     pub output: T,
     /// Whether the lock is free for others. If not, it [will be](ReleaseOutcome::Pending), or the store
     /// [refuses](ReleaseError::Refused) to free it before the session ends. Never [`ReleaseError::Lost`]: a lock
-    /// that is lost after the work's end counts as released. If it was lost for want of an answer
-    /// ([`DeadlinePassed`](crate::LostReason::DeadlinePassed)), it is free once the store's session has ended.
-    pub release: Result<ReleaseOutcome, ReleaseError>,
+    /// that is lost after the work's end is free, or will be once the store has ended the session.
+    pub release: Result<ReleaseOutcome, Error>,
 }
 
 impl<G: AsRef<LockGuard> + Into<LockGuard>> Acquire<G> {
@@ -85,16 +84,20 @@ where
     G: AsRef<LockGuard> + Into<LockGuard>,
 {
     let output = guard.as_ref().run(work(&guard)).await?;
-    let release = after_the_work(guard.into().release().await);
+    let released = guard.into().release_each().await;
+    let released = released.into_iter().map(after_the_work).collect();
+    let release = worst(released).map_err(Error::from);
     Ok(Done { output, release })
 }
 
-/// The work is done, so a loss since then concerns nobody.
-fn after_the_work(
-    released: Result<ReleaseOutcome, ReleaseError>,
-) -> Result<ReleaseOutcome, ReleaseError> {
+/// The work is done, so a loss since then concerns nobody. But the lock may still be taken.
+fn after_the_work(released: Released) -> Released {
     match released {
-        Err(ReleaseError::Lost(_)) => Ok(ReleaseOutcome::Released),
+        Err(ReleaseError::Lost(lost)) => Ok(match lost.reason {
+            LostReason::SessionExpired | LostReason::NodeRemoved => ReleaseOutcome::Released,
+            // The store has not said that the session is over.
+            LostReason::SessionClosed | LostReason::DeadlinePassed => ReleaseOutcome::Pending,
+        }),
         released => released,
     }
 }
@@ -102,18 +105,20 @@ fn after_the_work(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{LostError, LostReason};
+    use crate::error::LostError;
 
     #[test]
-    fn loss_after_the_work_is_a_release() {
-        let lost = LostError {
-            path: "/locks/orders".to_owned(),
-            reason: LostReason::SessionExpired,
-        };
-        assert_eq!(
-            after_the_work(Err(lost.into())).unwrap(),
-            ReleaseOutcome::Released
-        );
+    fn loss_after_the_work_is_a_release_that_may_be_pending() {
+        for (reason, expected) in [
+            (LostReason::SessionExpired, ReleaseOutcome::Released),
+            (LostReason::NodeRemoved, ReleaseOutcome::Released),
+            (LostReason::SessionClosed, ReleaseOutcome::Pending),
+            (LostReason::DeadlinePassed, ReleaseOutcome::Pending),
+        ] {
+            let path = "/locks/orders".to_owned();
+            let released = after_the_work(Err(LostError { path, reason }.into()));
+            assert_eq!(released.unwrap(), expected, "{reason}");
+        }
         let pending = after_the_work(Ok(ReleaseOutcome::Pending));
         assert_eq!(pending.unwrap(), ReleaseOutcome::Pending);
     }

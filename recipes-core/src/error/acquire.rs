@@ -182,8 +182,7 @@ pub enum AcquireError {
 impl AcquireError {
     /// Whether the same acquire may succeed once the store answers again. A lock that is busy does
     /// not count: see [`is_busy`](Self::is_busy).
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::TimedOut { reason, .. } => reason.is_outage(),
             Self::Refused { source, .. } => source.is_transient(),
@@ -196,8 +195,7 @@ impl AcquireError {
     ///
     /// A session that ended because the [store has lost data](Self::StoreForgot) does not count:
     /// that needs an operator before another session may be opened.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::SessionClosed { .. } | Self::SessionEnded { .. } => true,
             Self::Lost(lost) => lost.is_closed(),
@@ -207,8 +205,7 @@ impl AcquireError {
     }
 
     /// Whether the acquire gave up because of other contenders, while the store answered.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::TimedOut { reason, .. } => !reason.is_outage(),
             Self::RolledBackLate { source, .. } => source.is_busy(),

@@ -1,12 +1,15 @@
-//! Any error, for services that use `?` everywhere.
+//! The error of every call.
 
 use crate::error::{
     AcquireError, ConfigError, ConnectError, FenceError, InspectError, LatchError, LostError,
     QueryError, ReleaseError, RevokeError, TransactionError, VerifyError,
 };
 
-/// Any error of this library, for services that use `?` everywhere. Each operation returns an error
-/// of its own, which becomes this one; texts and sources stay the same.
+/// The error of every call of this library. So one `#[from] Error` is enough for `?` in a service's own enum.
+///
+/// The methods say what a service has to know: [`is_busy`](Self::is_busy), [`is_transient`](Self::is_transient),
+/// [`is_lost`](Self::is_lost), [`is_closed`](Self::is_closed). The variants are those of the kind of call, with the
+/// same text and source.
 ///
 /// # Examples
 /// ```

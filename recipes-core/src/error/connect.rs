@@ -7,16 +7,12 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::clock::human;
-use crate::error::ConfigError;
 use crate::store::nodes::NodesError;
 
 /// Why no session could be opened.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address or an option cannot be used. Nothing was sent.
-    #[error("{}", unusable(.0))]
-    Config(#[from] ConfigError),
     /// No server of the store opened a session in time. Nothing is left behind.
     #[error("no server of {address:?} answered within {}", human(*waited))]
     TimedOut {
@@ -48,14 +44,4 @@ pub enum ConnectError {
         #[source]
         source: NodesError,
     },
-}
-
-/// What the source has more of.
-fn unusable(flaw: &ConfigError) -> &'static str {
-    match flaw {
-        ConfigError::InvalidAddress { .. } | ConfigError::UnknownScheme { .. } => {
-            "address of the store cannot be used"
-        }
-        _ => "session options cannot be used",
-    }
 }

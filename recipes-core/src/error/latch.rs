@@ -1,11 +1,9 @@
 //! Leading in the background.
 
-use thiserror::Error;
-
-use crate::error::AcquireError;
+use crate::error::Error;
 
 /// Why a leader latch does not lead any more, and never will.
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatchError {
     /// The latch was stopped or dropped by its service.
@@ -22,14 +20,13 @@ pub enum LatchError {
         path: String,
         /// Why its last campaign failed.
         #[source]
-        source: AcquireError,
+        source: Box<Error>,
     },
 }
 
 impl LatchError {
     /// Whether the session is closed or has ended, so that no other latch can lead through it.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Self::Ended { source, .. } if source.is_closed())
     }
 }

@@ -5,8 +5,7 @@ use thiserror::Error;
 use crate::error::ConfigError;
 use crate::store::nodes::NodesError;
 
-/// Why a read without a lock failed. Nothing was changed. [`is_transient`](Self::is_transient)
-/// says whether a retry may help.
+/// Why a read without a lock failed. Nothing was changed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -32,14 +31,12 @@ pub enum QueryError {
 
 impl QueryError {
     /// Whether the session is closed or has ended, so that no read through it succeeds any more.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Self::SessionClosed { .. })
     }
 
     /// Whether the same read may succeed if it is repeated soon.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Failed { source, .. } => {
                 source.is_transient() || matches!(source, NodesError::SessionEnded)

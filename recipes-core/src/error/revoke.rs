@@ -36,8 +36,7 @@ pub enum RevokeError {
 
 impl RevokeError {
     /// Whether the session is closed or has ended, so that no request through it is made any more.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Self::SessionClosed { .. })
     }
 }

@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt};
 
 use crate::driver::internals::LockInternals;
 use crate::driver::permits::SemaphoreInternals;
-use crate::error::{QueryError, RevokeError};
+use crate::error::Error;
 use crate::lock::revocation;
 use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
@@ -56,14 +56,15 @@ impl Participant {
     /// `RevocationListener` in Curator. Curator's word for this call is `Revoker.attemptRevoke`.
     ///
     /// # Errors
-    /// - [`RevokeError::SessionClosed`] if the session was closed or has ended.
-    /// - [`RevokeError::Failed`] if the store refuses.
-    /// - [`RevokeError::Unknown`] if it does not answer within the session's connect timeout.
+    /// - [`RevokeError::SessionClosed`](crate::RevokeError::SessionClosed) if the session was closed or has ended.
+    /// - [`RevokeError::Failed`](crate::RevokeError::Failed) if the store refuses.
+    /// - [`RevokeError::Unknown`](crate::RevokeError::Unknown) if it does not answer within the session's connect
+    ///   timeout.
     ///
     /// # Cancel safety
     /// The request may or may not have been made when the future is dropped.
-    pub async fn revoke(&self, session: &Session) -> Result<bool, RevokeError> {
-        revocation::request(session, &self.path).await
+    pub async fn revoke(&self, session: &Session) -> Result<bool, Error> {
+        Ok(revocation::request(session, &self.path).await?)
     }
 
     /// Whether the holder was requested to give the lock up, as by Curator's `Revoker`. The request
@@ -112,7 +113,7 @@ impl LockInternals {
     ///
     /// # Errors
     /// As [`Session::read`](crate::Session::read).
-    pub async fn participants(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
         let lock = &self.target.lock;
         let (directory, kind) = (&*lock.path, self.target.kind);
         let query = async |epoch: std::sync::Arc<crate::session::epoch::Epoch>| {
@@ -138,7 +139,7 @@ impl LockInternals {
             }
             Ok(participants)
         };
-        lock.session.core().query(directory, query).await
+        Ok(lock.session.core().query(directory, query).await?)
     }
 }
 
@@ -147,7 +148,7 @@ impl SemaphoreInternals {
     ///
     /// # Errors
     /// As [`Session::read`](crate::Session::read).
-    pub async fn leases(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn leases(&self) -> Result<Vec<Participant>, Error> {
         self.lease.participants().await
     }
 
@@ -155,7 +156,7 @@ impl SemaphoreInternals {
     ///
     /// # Errors
     /// As [`Session::read`](crate::Session::read).
-    pub async fn waiters(&self) -> Result<Vec<Participant>, QueryError> {
+    pub async fn waiters(&self) -> Result<Vec<Participant>, Error> {
         self.mutex.participants().await
     }
 }

@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
     /// Reads a node and the number of its children; `None` if it does not exist.
     pub(super) async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
         let _permit = self.permits.acquire().await.ok();
-        match self.session.read(path).await {
+        match self.session.node(path).await {
             Err(error) if is_no_auth(&error) => self.node_without_data(path).await,
             read => Ok(read?.map(|(data, stat)| {
                 let participant = Participant::new(path.to_owned(), data, &stat);

@@ -31,7 +31,7 @@ pub enum ReleaseOutcome {
 pub(crate) type Released = Result<ReleaseOutcome, ReleaseError>;
 
 /// The worst of several, and the first of those: what the caller must act on goes first.
-fn worst(releases: Vec<Released>) -> Released {
+pub(crate) fn worst(releases: Vec<Released>) -> Released {
     let severity = |released: &Released| match released {
         Ok(ReleaseOutcome::Released) => 0,
         Ok(ReleaseOutcome::Pending) => 1,
@@ -43,10 +43,11 @@ fn worst(releases: Vec<Released>) -> Released {
     worst.unwrap_or(Ok(ReleaseOutcome::Released))
 }
 
-/// Deletes the nodes. Returns the worst outcome: an error also if a lock was lost before.
+/// Deletes the nodes. Returns how each release ended: with an error also if the lock was lost before. What the next
+/// contender of this process has is not among them.
 ///
 /// Several nodes of one epoch share a transaction, or are deleted one by one if that is refused.
-pub(crate) async fn release_all(leases: &[&Lease]) -> Released {
+pub(crate) async fn release_all(leases: &[&Lease]) -> Vec<Released> {
     let mut releases = Vec::with_capacity(leases.len());
     for lease in leases {
         let held = lease.check();
@@ -75,7 +76,7 @@ pub(crate) async fn release_all(leases: &[&Lease]) -> Released {
         lease.note_release(&released);
         released
     });
-    worst(join_all(released).await)
+    join_all(released).await
 }
 
 impl Lease {

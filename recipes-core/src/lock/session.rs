@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{ConnectError, QueryError};
+use crate::error::{ConnectError, Error, QueryError};
 use crate::lock::table::PathTable;
 use crate::names::session_id::SessionId;
 use crate::session::core::SessionCore;
+use crate::session::epoch::Epoch;
 use crate::session::health::{self, HealthWatcher, SessionHealth};
 use crate::session::options::SessionOptions;
 use crate::session::phase::Phase;
@@ -122,13 +123,16 @@ impl Session {
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
-    pub async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, QueryError> {
-        self.core()
-            .query(path, async |epoch| {
-                let nodes = epoch.nodes()?;
-                retry::persist(|| nodes.read(path)).await
-            })
-            .await
+    pub async fn read(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, Error> {
+        Ok(self.node(path).await?)
+    }
+
+    pub(crate) async fn node(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, QueryError> {
+        let read = async |epoch: Arc<Epoch>| {
+            let nodes = epoch.nodes()?;
+            retry::persist(|| nodes.read(path)).await
+        };
+        self.core().query(path, read).await
     }
 
     /// Closes the session. Contenders end with
@@ -167,7 +171,7 @@ impl SessionOptions {
     /// `address`, which must contain no secrets.
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, before anything is sent.
+    /// - [`ConfigError`](crate::ConfigError) for options that cannot be used, before anything is sent.
     /// - [`ConnectError::TimedOut`] after the connect timeout, and the few seconds that it takes to
     ///   find out why.
     /// - [`ConnectError::Refused`] for a store that refuses the session for good.
@@ -175,7 +179,7 @@ impl SessionOptions {
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     #[doc(hidden)]
-    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, ConnectError> {
+    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, Error> {
         self.check(&store.traits())?;
         let waited = self.connect_timeout;
         let session = Session::start(Arc::clone(&store), self);
@@ -188,16 +192,17 @@ impl SessionOptions {
         let address = address.to_owned();
         match phase {
             Phase::Open(_) => Ok(session),
-            Phase::Ended(source) => Err(ConnectError::Refused { address, source }),
+            Phase::Ended(source) => Err(ConnectError::Refused { address, source }.into()),
             Phase::Connecting | Phase::Closing(_) | Phase::Closed => {
                 // Before the diagnosis: nothing of it is left while that runs.
                 drop(session);
                 let source = store.diagnose().await;
-                Err(ConnectError::TimedOut {
+                let late = ConnectError::TimedOut {
                     address,
                     waited,
                     source,
-                })
+                };
+                Err(late.into())
             }
         }
     }

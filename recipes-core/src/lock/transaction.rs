@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::select_all;
 use tokio::time::sleep_until;
 
-use crate::error::{LostReason, TransactionError};
+use crate::error::{Error, LostReason, TransactionError};
 use crate::lock::lease::Lease;
 use crate::store::nodes::{
     MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError,
@@ -20,7 +20,7 @@ use crate::store::nodes::{
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example(guard: &recipes_core::LockGuard) -> Result<(), recipes_core::TransactionError> {
+/// # async fn example(guard: &recipes_core::LockGuard) -> Result<(), recipes_core::Error> {
 /// guard.transaction().set("/orders/next", "1001").create("/orders/1000", "new").commit().await?;
 /// # Ok(())
 /// # }
@@ -128,7 +128,11 @@ impl<'a> Transaction<'a> {
     ///
     /// # Cancel safety
     /// The transaction may or may not be carried out when the future is dropped.
-    pub async fn commit(self) -> Result<Vec<TransactionResult>, TransactionError> {
+    pub async fn commit(self) -> Result<Vec<TransactionResult>, Error> {
+        Ok(self.committed().await?)
+    }
+
+    async fn committed(self) -> Result<Vec<TransactionResult>, TransactionError> {
         let Self { leases, operations } = self;
         leases.iter().try_for_each(|lease| lease.check())?;
         let Some(first) = leases.first() else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Error};
 use crate::names::record::{self, NodeData};
 use crate::store::Traits;
 use crate::store::nodes::NodeMode;
@@ -197,7 +197,7 @@ impl LockOptions {
     /// # Errors
     /// [`ConfigError::IdentityTooLarge`] beyond 1,000,000 bytes, [`ConfigError::IdentityReserved`]
     /// for Curator's revocation request.
-    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Result<Self, ConfigError> {
+    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Result<Self, Error> {
         self.data = Some(NodeData::custom(bytes.into())?);
         Ok(self)
     }
@@ -208,7 +208,7 @@ impl LockOptions {
     ///
     /// # Errors
     /// [`ConfigError::PurposeTooLarge`] beyond 256 bytes.
-    pub fn purpose(mut self, text: impl Into<String>) -> Result<Self, ConfigError> {
+    pub fn purpose(mut self, text: impl Into<String>) -> Result<Self, Error> {
         self.purpose = Some(record::purpose(text.into())?);
         Ok(self)
     }

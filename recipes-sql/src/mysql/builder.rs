@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_core::{ConfigError, Error, ParentMode, Session, SessionOptions, Store};
 use recipes_keeper::Terms;
 
 use crate::settings::{CONNECT_TIMEOUT_MIN, CONTAINER_REST, SESSION_TIMEOUT_MIN};
@@ -23,7 +23,7 @@ const PREFIX: &str = "lock_recipes_";
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
 /// use recipes_sql::MySql;
 ///
@@ -188,15 +188,16 @@ impl MySqlBuilder {
     /// | `ssl-ca=file.pem` | the same, against the certificates in this file |
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    /// - [`ConfigError`] for options that cannot be used, or a URL that is not understood,
     ///   before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
-    /// - [`ConnectError::Refused`] for credentials that are not accepted, and for a server that
-    ///   cannot keep locks: see [`MySqlRefusal`](crate::MySqlRefusal), which is the source.
+    /// - [`ConnectError::TimedOut`](recipes_core::ConnectError::TimedOut) after the connect timeout. The source says
+    ///   what went wrong last.
+    /// - [`ConnectError::Refused`](recipes_core::ConnectError::Refused) for credentials that are not accepted, and
+    ///   for a server that cannot keep locks: see [`MySqlRefusal`](crate::MySqlRefusal), which is the source.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
-    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(self, url: &str) -> Result<Session, Error> {
         let (mysql, shown) = self.mysql(url)?;
         self.options.open(Arc::new(mysql), &shown).await
     }
@@ -214,7 +215,7 @@ impl MySqlBuilder {
     ///
     /// # Errors
     /// For a URL that is not understood, or a prefix that names cannot begin with.
-    pub fn statements(&self, url: &str) -> Result<String, ConfigError> {
+    pub fn statements(&self, url: &str) -> Result<String, Error> {
         Ok(schema::script(&self.place(url)?.1))
     }
 

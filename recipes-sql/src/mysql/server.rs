@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
-use recipes_core::{ConfigError, ConnectError, Nodes, NodesError, Session, Store, Traits};
+use recipes_core::{ConfigError, Error, Nodes, NodesError, Session, Store, Traits};
 use recipes_keeper::{Sessions, Terms};
 
 use super::builder::MySqlBuilder;
@@ -31,7 +31,7 @@ pub(super) const TRAITS: Traits = Traits {
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use recipes_sql::MySql;
 ///
 /// let session = MySql::connect("mysql://app:secret@db/shop").await?;
@@ -51,7 +51,7 @@ impl MySql {
     ///
     /// # Errors
     /// As [`MySqlBuilder::connect`].
-    pub async fn connect(url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(url: &str) -> Result<Session, Error> {
         Self::builder().connect(url).await
     }
 
@@ -69,7 +69,7 @@ impl MySql {
     ///
     /// # Errors
     /// For a prefix that names cannot begin with: it has letters, digits and `_`, at most 48.
-    pub fn schema(prefix: &str) -> Result<String, ConfigError> {
+    pub fn schema(prefix: &str) -> Result<String, Error> {
         schema::check(prefix).map_err(|reason| ConfigError::InvalidAddress {
             address: "mysql://".to_owned(),
             reason,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, ConnectError, ParentMode, Session, SessionOptions, Store};
+use recipes_core::{ConfigError, Error, ParentMode, Session, SessionOptions, Store};
 use recipes_keeper::Terms;
 
 use crate::settings::{CONNECT_TIMEOUT_MIN, CONTAINER_REST, SESSION_TIMEOUT_MIN};
@@ -21,7 +21,7 @@ use super::{Postgres, TRAITS};
 ///
 /// # Examples
 /// ```no_run
-/// # async fn example() -> Result<(), recipes_core::ConnectError> {
+/// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
 /// use recipes_sql::Postgres;
 ///
@@ -177,16 +177,17 @@ impl PostgresBuilder {
     /// [`tokio_postgres::Config`].
     ///
     /// # Errors
-    /// - [`ConnectError::Config`] for options that cannot be used, or a URL that is not understood,
+    /// - [`ConfigError`] for options that cannot be used, or a URL that is not understood,
     ///   before anything is sent.
-    /// - [`ConnectError::TimedOut`] after the connect timeout. The source says what went wrong last.
-    /// - [`ConnectError::Refused`] for a user that is not accepted or may not use the schema, and
-    ///   for a server that cannot keep locks: see [`PostgresRefusal`](crate::PostgresRefusal),
+    /// - [`ConnectError::TimedOut`](recipes_core::ConnectError::TimedOut) after the connect timeout. The source says
+    ///   what went wrong last.
+    /// - [`ConnectError::Refused`](recipes_core::ConnectError::Refused) for a user that is not accepted or may not
+    ///   use the schema, and for a server that cannot keep locks: see [`PostgresRefusal`](crate::PostgresRefusal),
     ///   which is the source.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
-    pub async fn connect(self, url: &str) -> Result<Session, ConnectError> {
+    pub async fn connect(self, url: &str) -> Result<Session, Error> {
         let (postgres, shown) = self.postgres(url)?;
         self.options.open(Arc::new(postgres), &shown).await
     }
@@ -204,7 +205,7 @@ impl PostgresBuilder {
     ///
     /// # Errors
     /// For a URL that is not understood, or a name that no schema can have.
-    pub fn statements(&self, url: &str) -> Result<String, ConfigError> {
+    pub fn statements(&self, url: &str) -> Result<String, Error> {
         Ok(schema::statements(&self.place(url)?.1))
     }
 

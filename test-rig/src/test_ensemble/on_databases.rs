@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use recipes_core::{ConnectError, Nodes, Session, SessionOptions, Store};
+use recipes_core::{Error, Nodes, Session, SessionOptions, Store};
 use recipes_sql::{MySqlBuilder, PostgresBuilder};
 
 use super::must;
@@ -78,10 +78,7 @@ macro_rules! served {
                 must("connect", self.builder_of(options, rest).store(&url))
             }
 
-            fn connect(
-                &self,
-                options: SessionOptions,
-            ) -> BoxFuture<'_, Result<Session, ConnectError>> {
+            fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, Error>> {
                 let builder = self.builder_of(options, CONTAINER_REST);
                 async move { builder.connect(&self.url()).await }.boxed()
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use recipes_core::{ConnectError, Nodes, Session, SessionOptions, Store};
+use recipes_core::{Error, Nodes, Session, SessionOptions, Store};
 use recipes_redis::RedisBuilder;
 
 use super::must;
@@ -50,7 +50,7 @@ impl Served for Place<RedisServer, dyn Nodes> {
         must("connect", self.builder(options, rest).store(&url))
     }
 
-    fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, ConnectError>> {
+    fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, Error>> {
         let builder = self.builder(options, CONTAINER_REST);
         async move { builder.connect(&self.url()).await }.boxed()
     }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 use recipes_core::{
-    ConnectError, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions,
-    Store,
+    Error, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions, Store,
 };
 
 use super::must;
@@ -34,7 +33,7 @@ pub(super) trait Served: fmt::Debug + Sync {
     fn store(&self, address: &str, options: SessionOptions, rest: Duration) -> Arc<dyn Store>;
 
     /// Opens a session under test.
-    fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, ConnectError>>;
+    fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, Error>>;
 
     /// Makes a session one that was silent for too long, so that the next call ends it. False if it has
     /// ended already.

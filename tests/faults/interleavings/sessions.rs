@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use lock_recipes::{AcquireError, LostReason, ReleaseError};
+use lock_recipes::{AcquireError, Error, LostReason, ReleaseError};
 use test_rig::{Faults, MemoryEnsemble};
 
 use super::{PATH, PATIENCE, granted, mutex, settle, stage};
@@ -15,7 +15,10 @@ async fn release_after_an_expiry_that_was_not_told_yet_says_that_the_lock_was_lo
     let held = mutex(&session, PATH).acquire().await.unwrap();
     ensemble.expire(session.session_id().unwrap());
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,7 +40,7 @@ async fn session_closes_beside_an_acquire_that_nobody_polls() {
     assert_eq!(ensemble.children(PATH).len(), 1);
     let closed = waiter.await.unwrap_err();
     assert!(
-        matches!(closed, AcquireError::SessionClosed { .. }),
+        matches!(closed, Error::Acquire(AcquireError::SessionClosed { .. })),
         "{closed}"
     );
 }
@@ -126,7 +129,10 @@ async fn sessions_that_end_at_once_are_followed_by_others_after_a_pause() {
     let lock = mutex(&ensemble.session(), PATH);
     let failed = lock.acquire().timeout(Duration::from_secs(5)).await;
     let failed = failed.unwrap_err();
-    assert!(matches!(failed, AcquireError::TimedOut { .. }), "{failed}");
+    assert!(
+        matches!(failed, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{failed}"
+    );
     let requests = ensemble.requests().len();
     assert!((5..100).contains(&requests), "{requests} requests");
 }

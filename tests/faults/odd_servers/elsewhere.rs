@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lock_recipes::{AcquireError, FencingToken, GuardState, InterProcessMutex, SessionHealth};
+use lock_recipes::{
+    AcquireError, Error, FencingToken, GuardState, InterProcessMutex, SessionHealth,
+};
 use test_rig::{Cut, Direction, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, CreateMode};
@@ -75,9 +77,9 @@ async fn server_that_forgot_everything_ends_the_sessions_that_know_better_and_se
     await_queue(&operator, 0).await;
 }
 
-fn assert_store_forgot(error: AcquireError, token: FencingToken) {
+fn assert_store_forgot(error: Error, token: FencingToken) {
     match error {
-        AcquireError::StoreForgot { path, seen, now } => {
+        Error::Acquire(AcquireError::StoreForgot { path, seen, now }) => {
             assert_eq!(path, PATH);
             assert!(seen >= token.as_i64(), "{seen} seen, and {token}");
             assert!(now < seen, "{now} after {seen}");
@@ -105,7 +107,10 @@ async fn client_that_is_led_to_a_server_that_knows_less_waits_for_one_that_does_
     let asked = Instant::now();
     let other = InterProcessMutex::new(&session, "/locks/other").unwrap();
     let late = other.acquire().timeout(WAITS).await.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     let waited = asked.elapsed();
     assert!(waited >= WAITS, "{waited:?}");
     let tried = proxy.connections() - connections;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_recipes::{
-    AcquireError, ConnectError, LostReason, Member, MultiLock, NodesError, Step, ZooKeeper,
+    AcquireError, ConnectError, Error, LostReason, Member, MultiLock, NodesError, Step, ZooKeeper,
 };
 use test_rig::{Cut, Direction, Fault, Opcode, ZooKeeperEnsemble, ZooKeeperServer};
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ async fn session_with_a_password_may_release_and_list_after_a_reconnection() {
     let held = mutex(&session).acquire().await.unwrap();
     let stranger = connect(&server.connect_string(), LONG).await;
     let refused = mutex(&stranger).acquire().await.unwrap_err();
-    let is_refused = matches!(refused, AcquireError::NotAuthorized { .. });
+    let is_refused = matches!(refused, Error::Acquire(AcquireError::NotAuthorized { .. }));
     assert!(is_refused, "{refused}");
 
     let sent = || proxy.on(Direction::ToServer).opcode(Opcode::Auth);
@@ -84,14 +84,14 @@ async fn limit(operator: &Client, path: &str, nodes: usize) {
     }
 }
 
-fn is_refused_create(error: &AcquireError) -> bool {
+fn is_refused_create(error: &Error) -> bool {
     matches!(
         error,
-        AcquireError::Refused {
+        Error::Acquire(AcquireError::Refused {
             path,
             step: Step::Create,
             source: NodesError::Refused(_),
-        } if path == PATH
+        }) if path == PATH
     )
 }
 
@@ -138,10 +138,10 @@ async fn set_that_no_request_can_hold_is_refused_and_not_tried_again_and_again()
     assert!(
         matches!(
             refused,
-            AcquireError::Refused {
+            Error::Acquire(AcquireError::Refused {
                 step: Step::Create,
                 ..
-            }
+            })
         ),
         "{refused}"
     );
@@ -170,10 +170,13 @@ async fn server_that_only_reads_grants_nothing() {
     until("a server that only reads", only_reads).await;
 
     let late = mutex(&session).acquire().timeout(WAITS).await.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     let options = ZooKeeper::builder().connect_timeout(WAITS);
     let refused = options.connect(&last.connect_string()).await.unwrap_err();
-    let is_late = matches!(refused, ConnectError::TimedOut { .. });
+    let is_late = matches!(refused, Error::Connect(ConnectError::TimedOut { .. }));
     assert!(is_late, "{refused}");
 
     // A client that accepts read-only servers, on the last state of this one.

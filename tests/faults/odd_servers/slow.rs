@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LostReason,
+    AcquireError, DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LostReason,
     Member, MultiLock, ReleaseOutcome, Session, ZooKeeper,
 };
 use test_rig::history::monotonic_now;
@@ -38,7 +38,10 @@ async fn half_a_second_for_each_answer_costs_time_and_no_lock() {
 
     let waits = Duration::from_millis(100);
     let late = mutex(&session).acquire().timeout(waits).await.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     await_queue(&operator, 1).await;
     let waiter = waiter(&session);
     await_queue(&operator, 2).await;
@@ -75,7 +78,10 @@ async fn server_slower_than_the_lease_is_no_grant_and_a_loss_that_is_told_in_tim
     let free = InterProcessMutex::new(&slow, "/locks/free").unwrap();
     let late = free.acquire().timeout(Duration::from_secs(4)).await;
     let late = late.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     let (granted_at, granted) = timeout(PATIENCE, waiter).await.unwrap().unwrap();
     assert!(told_at < granted_at, "told too late");
     assert!(!held.is_valid());
@@ -123,7 +129,10 @@ async fn trickle_of_bytes_is_a_slow_server() {
     held.verify().await.unwrap();
     let waits = Duration::from_millis(100);
     let late = mutex(&session).acquire().timeout(waits).await.unwrap_err();
-    assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+    assert!(
+        matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{late}"
+    );
     held.release().await.unwrap();
     granted(waiter).await.release().await.unwrap();
     assert_eq!(session.epoch(), 1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lock_recipes::{
-    Acquire, AcquireError, LockGuard, LockKind, ReadGuard, ReleaseOutcome, TryAcquire, WriteGuard,
+    Acquire, Error, LockGuard, LockKind, ReadGuard, ReleaseOutcome, TryAcquire, WriteGuard,
 };
 use test_rig::history::{AttemptId, Step, monotonic_now};
 use tokio::time::{sleep, timeout};
@@ -40,7 +40,7 @@ impl Patience {
         self,
         acquire: Acquire<G>,
         try_acquire: TryAcquire<G>,
-    ) -> Result<Option<G>, AcquireError> {
+    ) -> Result<Option<G>, Error> {
         match self {
             Self::Endless => acquire.await.map(Some),
             Self::Until(within) => acquire.timeout(within).await.map(Some),
@@ -63,7 +63,7 @@ impl Attempt<'_> {
     /// Records how the acquire ended, and holds what was granted for a while.
     pub(super) async fn play<G: Into<LockGuard>>(
         &self,
-        outcome: Result<Option<G>, AcquireError>,
+        outcome: Result<Option<G>, Error>,
         random: &mut Rng,
     ) {
         let outcome = outcome.map(|granted| granted.map(Into::into));
@@ -92,7 +92,7 @@ impl Attempt<'_> {
     }
 
     /// Records how the acquire ended. A guard is recorded if it is valid.
-    pub(super) fn outcome<G, L>(&self, outcome: Result<G, AcquireError>) -> Option<L>
+    pub(super) fn outcome<G, L>(&self, outcome: Result<G, Error>) -> Option<L>
     where
         G: Into<Option<L>>,
         L: AsGuard,

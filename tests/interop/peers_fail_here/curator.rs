@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, poll};
 use lock_recipes::{
-    AcquireError, InterProcessReadWriteLock, Owner, ReleaseError, SessionHealth, ZooKeeper,
+    AcquireError, Error, InterProcessReadWriteLock, Owner, ReleaseError, SessionHealth, ZooKeeper,
 };
 use test_rig::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsemble};
 use tokio::time::timeout;
@@ -92,9 +92,15 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
         .owner(&owner)
         .await
         .unwrap_err();
-    assert!(matches!(again, AcquireError::Lost(_)), "{again}");
+    assert!(
+        matches!(again, Error::Acquire(AcquireError::Lost(_))),
+        "{again}"
+    );
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
     soon(waiter)
         .await
         .unwrap()

@@ -1,6 +1,6 @@
 //! What kazoo 2.11.0 does not share by itself.
 
-use lock_recipes::{AcquireError, InterProcessReadWriteLock};
+use lock_recipes::{AcquireError, Error, InterProcessReadWriteLock};
 use test_rig::{CuratorPeer, ForeignPeer, Naming, TestEnsemble};
 
 use super::{OURS, PATIENCE, THEIRS, mutex, server, soon};
@@ -110,7 +110,7 @@ async fn kazoos_own_readers_and_writers_share_no_lock_with_ours() {
     // Its writer has the name of its mutex, so ours is refused if it comes later.
     let refused = soon(lock.write()).await.unwrap_err();
     assert!(
-        matches!(refused, AcquireError::RecipeDiffers { .. }),
+        matches!(refused, Error::Acquire(AcquireError::RecipeDiffers { .. })),
         "{refused}"
     );
     kazoo.release("t", "w").await.unwrap();

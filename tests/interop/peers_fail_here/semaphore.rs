@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures::future::{join, select};
-use lock_recipes::{InterProcessSemaphore, ReleaseError, Session};
+use lock_recipes::{Error, InterProcessSemaphore, ReleaseError, Session};
 use test_rig::{Cut, Direction, Fault, FaultProxy, Opcode};
 use tokio::time::timeout;
 
@@ -135,7 +135,10 @@ async fn permit_of_a_dead_session_is_returned_in_silence_where_ours_is_known_to_
     soon(held.lost()).await;
     assert!(!held.is_valid());
     let released = held.release().await.unwrap_err();
-    assert!(matches!(released, ReleaseError::Lost(_)), "{released}");
+    assert!(
+        matches!(released, Error::Release(ReleaseError::Lost(_))),
+        "{released}"
+    );
     let next = soon(next).await.unwrap().unwrap();
     next.release().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join;
-use lock_recipes::{AcquireError, Member, MultiLock};
+use lock_recipes::{AcquireError, Error, Member, MultiLock};
 use test_rig::TestEnsemble;
 use tokio::time::{Instant, sleep};
 
@@ -34,7 +34,10 @@ async fn timeout_of_a_set_adds_up_where_ours_is_one_deadline() {
     let set = MultiLock::new(&session, paths.each_ref().map(Member::mutex)).unwrap();
     let took = while_the_first_is_freed(ensemble, &paths, limit, async || {
         let late = set.acquire().timeout(limit).await.unwrap_err();
-        assert!(matches!(late, AcquireError::TimedOut { .. }), "{late}");
+        assert!(
+            matches!(late, Error::Acquire(AcquireError::TimedOut { .. })),
+            "{late}"
+        );
     });
     assert!(took.await < limit.mul_f64(1.5));
 }

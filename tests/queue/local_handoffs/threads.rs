@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::{FutureExt, poll};
 use lock_recipes::{
-    AcquireError, FencingToken, InterProcessMutex, MutexGuard, ReleaseOutcome, Session, ZooKeeper,
+    AcquireError, Error, FencingToken, InterProcessMutex, MutexGuard, ReleaseOutcome, Session,
+    ZooKeeper,
 };
 use test_rig::{Faults, MemoryEnsemble, TestEnsemble};
 use tokio::runtime::{Builder, Runtime};
@@ -152,7 +153,7 @@ fn runtime() -> Runtime {
     builder.worker_threads(1).enable_all().build().unwrap()
 }
 
-type Outcome = Result<MutexGuard, AcquireError>;
+type Outcome = Result<MutexGuard, Error>;
 
 /// Lets a contender on another runtime begin to wait, between two tries of a request, and give up.
 /// The next contender goes on with its attempt.
@@ -172,7 +173,7 @@ fn go_on_after_another_runtime(ends: bool) -> Outcome {
     let second = here.spawn(async move { second.acquire().await });
     let timed_out = there.block_on(first).unwrap_err();
     assert!(
-        matches!(timed_out, AcquireError::TimedOut { .. }),
+        matches!(timed_out, Error::Acquire(AcquireError::TimedOut { .. })),
         "{timed_out}"
     );
     let there = (!ends).then_some(there);

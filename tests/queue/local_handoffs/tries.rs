@@ -11,7 +11,10 @@ async fn try_of_a_lock_that_the_process_holds_asks_nobody() {
     memory.reset_requests();
     assert!(lock.try_acquire().await.unwrap().is_none());
     let zero = lock.acquire().timeout(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(zero, AcquireError::TimedOut { .. }), "{zero}");
+    assert!(
+        matches!(zero, Error::Acquire(AcquireError::TimedOut { .. })),
+        "{zero}"
+    );
     assert!(memory.requests().is_empty(), "{:?}", memory.requests());
     held.release().await.unwrap();
     lock.try_acquire()

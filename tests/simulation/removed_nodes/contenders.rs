@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_recipes::LockKind::{Mutex as Mutual, Read, Write};
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind,
+    AcquireError, DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LockKind,
     LockOptions, Member, MultiLock, Owner, Session,
 };
 use tokio::task::{JoinHandle, yield_now};
@@ -174,7 +174,7 @@ impl Stage {
     async fn go_on_reading(&self, name: usize, lock: &InterProcessReadWriteLock, owner: &Owner) {
         match lock.read().owner(owner).await {
             Ok(reader) => self.judge().granted(name, reader.into()),
-            Err(AcquireError::Lost(_)) => return,
+            Err(Error::Acquire(AcquireError::Lost(_))) => return,
             Err(error) => panic!("{error}"),
         }
         sleep(self.section).await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::poll_fn;
 use lock_recipes::{
-    AcquireError, DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockKind,
-    LockOptions, Member, MultiLock, Owner, Session, WriteGuard,
+    DistributedLock, Error, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions,
+    Member, MultiLock, Owner, Session, WriteGuard,
 };
 use tokio::time::timeout;
 
@@ -83,7 +83,7 @@ pub(super) async fn ask(
     options: &LockOptions,
     owner: Option<&Owner>,
     wait: Wait,
-) -> Result<Option<Held>, AcquireError> {
+) -> Result<Option<Held>, Error> {
     let read_write =
         |path| InterProcessReadWriteLock::with_options(session, path, options).unwrap();
     let mutex = |path| InterProcessMutex::with_options(session, path, options).unwrap();
@@ -121,7 +121,7 @@ async fn ask_writer(
     lock: &InterProcessReadWriteLock,
     owner: Option<&Owner>,
     wait: Wait,
-) -> Result<Option<WriteGuard>, AcquireError> {
+) -> Result<Option<WriteGuard>, Error> {
     match (wait, owner) {
         (Wait::Forever, None) => lock.write().await.map(Some),
         (Wait::Forever, Some(owner)) => lock.write().owner(owner).await.map(Some),

@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join;
-use recipes_core::{AcquireError, ConnectError, LockGuard, QueryError, Session, SessionHealth};
+use recipes_core::{
+    AcquireError, ConnectError, Error, LockGuard, QueryError, Session, SessionHealth,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::StoreArguments;
@@ -68,7 +70,7 @@ pub(super) async fn connect(
         waited,
         source: session::store(arguments)?.diagnose().await,
     };
-    Err(session::hinted(error, arguments))
+    Err(session::hinted(error.into(), arguments))
 }
 
 /// Waits for the locks. If the time was too short, the error says whether others held them or the
@@ -91,24 +93,24 @@ pub(super) async fn acquire(
     let is_transient = matches!(&acquired, Err(error) if error.is_transient());
     match acquired {
         Ok(guard) => Ok(guard),
-        Err(AcquireError::TimedOut {
+        Err(Error::Acquire(AcquireError::TimedOut {
             path,
             waited,
             reason,
             source,
-        }) => {
+        })) => {
             if is_transient || !is_answered(session, &path).await {
                 let message = format!("no answer from the store; lock {path:?} is not acquired");
                 return Err(Failure::new(code::NO_CONNECTION, message));
             }
             let waited = limit.timeout.unwrap_or(waited);
-            Err(AcquireError::TimedOut {
+            let late = AcquireError::TimedOut {
                 path,
                 waited,
                 reason,
                 source,
-            }
-            .into())
+            };
+            Err(Error::from(late).into())
         }
         Err(error) => Err(error.into()),
     }
@@ -145,7 +147,7 @@ async fn is_answered(session: &Session, path: &str) -> bool {
     match timeout(ANSWER_MAX, session.read(path)).await {
         Ok(Ok(_)) => true,
         // A refusal is an answer.
-        Ok(Err(QueryError::Failed { source, .. })) => {
+        Ok(Err(Error::Query(QueryError::Failed { source, .. }))) => {
             Failure::refused(path, &source).code != code::NO_CONNECTION
         }
         Ok(Err(_)) | Err(_) => false,

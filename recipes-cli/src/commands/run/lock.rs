@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use recipes_core::internal::{host_name, validate_path};
-use recipes_core::{Acquire, ConfigError, DistributedLock, LockGuard, Session};
+use recipes_core::{Acquire, ConfigError, DistributedLock, Error, LockGuard, Session};
 use recipes_leader::LeaderElection;
 use recipes_multilock::{Member, MultiLock};
 use recipes_semaphore::InterProcessSemaphore;
@@ -20,7 +20,7 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    pub(super) fn of(session: &Session, wanted: &Wanted<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn of(session: &Session, wanted: &Wanted<'_>) -> Result<Self, Error> {
         let (arguments, options) = (wanted.arguments, &wanted.options);
         let first = arguments.paths.first().map(String::as_str);
         let path = first.unwrap_or_default();

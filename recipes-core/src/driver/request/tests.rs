@@ -4,6 +4,7 @@ use futures::poll;
 
 use super::*;
 use crate::driver::internals::LockInternals;
+use crate::error::AcquireError;
 use crate::names::node_name::LockKind;
 use crate::scripted::{SECOND, Stage, settle};
 use crate::session::options::LockOptions;
@@ -73,7 +74,9 @@ async fn timeout_counts_from_the_first_poll() {
         tokio::time::advance(SECOND).await;
         assert!(poll!(&mut request).is_pending());
         tokio::time::advance(SECOND).await;
-        let Poll::Ready(Err(AcquireError::TimedOut { waited, .. })) = poll!(&mut request) else {
+        let Poll::Ready(Err(Error::Acquire(AcquireError::TimedOut { waited, .. }))) =
+            poll!(&mut request)
+        else {
             panic!("it waits on");
         };
         assert_eq!(waited, 2 * SECOND);
@@ -105,7 +108,7 @@ async fn request_that_is_changed_after_a_poll_starts_over() {
     tokio::time::advance(SECOND).await;
     assert!(matches!(
         poll!(&mut request),
-        Poll::Ready(Err(AcquireError::TimedOut { .. }))
+        Poll::Ready(Err(Error::Acquire(AcquireError::TimedOut { .. })))
     ));
 }
 

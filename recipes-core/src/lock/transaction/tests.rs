@@ -38,7 +38,7 @@ async fn transaction_under_locks_of_two_sessions_is_not_sent() {
         let refused = refused.unwrap_err();
         let source = NodesError::Unsupported;
         assert!(
-            matches!(&refused, TransactionError::Rejected { path: its, source: why }
+            matches!(&refused, Error::Transaction(TransactionError::Rejected { path: its, source: why })
                 if *its == path && std::mem::discriminant(why) == std::mem::discriminant(&source)),
             "{refused:?}"
         );
@@ -77,32 +77,32 @@ async fn every_lock_of_a_set_is_checked_before_the_first_operation() {
 #[tokio::test(start_paused = true)]
 async fn refusal_says_which_lock_is_gone_or_which_operation_failed() {
     let error = |index, source| MultiError { index, source };
-    type Case = (MultiError, fn(&TransactionError) -> bool);
+    type Case = (MultiError, fn(&Error) -> bool);
     let cases: [Case; 7] = [
         (
             error(Some(1), NodesError::NoNode),
-            |it| matches!(it, TransactionError::Lost(lost) if lost.reason == LostReason::NodeRemoved),
+            |it| matches!(it, Error::Transaction(TransactionError::Lost(lost)) if lost.reason == LostReason::NodeRemoved),
         ),
         (error(Some(1), NodesError::NoAuth), |it| {
-            matches!(it, TransactionError::Rejected { .. })
+            matches!(it, Error::Transaction(TransactionError::Rejected { .. }))
         }),
         (
             error(Some(2), NodesError::NoNode),
-            |it| matches!(it, TransactionError::Refused { index: 0, node, .. } if node == "/x"),
+            |it| matches!(it, Error::Transaction(TransactionError::Refused { index: 0, node, .. }) if node == "/x"),
         ),
         (
             error(Some(3), NodesError::BadVersion),
-            |it| matches!(it, TransactionError::Refused { index: 1, node, .. } if node == "/y"),
+            |it| matches!(it, Error::Transaction(TransactionError::Refused { index: 1, node, .. }) if node == "/y"),
         ),
         // No store gives such a number.
         (error(Some(4), NodesError::BadVersion), |it| {
-            matches!(it, TransactionError::Rejected { .. })
+            matches!(it, Error::Transaction(TransactionError::Rejected { .. }))
         }),
         (error(None, unknown()), |it| {
-            matches!(it, TransactionError::Unknown { .. })
+            matches!(it, Error::Transaction(TransactionError::Unknown { .. }))
         }),
         (error(None, NodesError::Unsupported), |it| {
-            matches!(it, TransactionError::Rejected { .. })
+            matches!(it, Error::Transaction(TransactionError::Rejected { .. }))
         }),
     ];
     for (error, is_it) in cases {
@@ -158,11 +158,17 @@ async fn transaction_ends_with_its_lock() {
         panic!("it waits");
     };
     let told = told.unwrap_err();
-    assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
+    assert!(
+        matches!(told, Error::Transaction(TransactionError::Unknown { .. })),
+        "{told:?}"
+    );
     // After the loss, a transaction is not even sent.
     let transaction = Transaction::new(vec![&lease]).check("/x");
     let told = transaction.commit().await.unwrap_err();
-    assert!(matches!(told, TransactionError::Lost(_)), "{told:?}");
+    assert!(
+        matches!(told, Error::Transaction(TransactionError::Lost(_))),
+        "{told:?}"
+    );
     assert!(stage.log().await.is_empty());
 }
 
@@ -190,7 +196,7 @@ async fn answer_decides_whether_the_node_was_removed_before() {
                 assert!(!was_removed_before);
                 assert_eq!(done, [TransactionResult::Checked]);
             }
-            Err(TransactionError::Lost(lost)) => {
+            Err(Error::Transaction(TransactionError::Lost(lost))) => {
                 assert!(was_removed_before);
                 assert_eq!(lost.reason, LostReason::NodeRemoved);
             }
@@ -209,6 +215,9 @@ async fn transaction_of_a_removed_node_is_given_up_at_the_deadline() {
     let _unanswered = committing(&stage).await;
     lease.note_loss(LostReason::NodeRemoved);
     let told = committed.await.unwrap_err();
-    assert!(matches!(told, TransactionError::Unknown { .. }), "{told:?}");
+    assert!(
+        matches!(told, Error::Transaction(TransactionError::Unknown { .. })),
+        "{told:?}"
+    );
     assert!(tokio::time::Instant::now() >= deadline);
 }
