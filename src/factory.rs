@@ -267,6 +267,8 @@ impl LockFactory {
     ) -> Result<MultiLock, Error> {
         let placed = members.map(|it| (self.path(&it.key), shards.of(&it.key), it));
         let mut placed: Vec<_> = placed.collect();
+        let asked: Vec<_> = placed.iter().map(|(path, ..)| path.clone()).collect();
+        let asked = || asked.iter().map(String::as_str);
         // Over all shards, not shard by shard: that order would change with the list of shards.
         placed.sort_by(|(path, ..), (other, ..)| path.cmp(other));
         let runs = placed.chunk_by(|(_, shard, _), (_, next, _)| shard.name == next.name);
@@ -278,13 +280,12 @@ impl LockFactory {
             }
         }
         match sets.as_slice() {
-            [set] => Ok(set.clone()),
+            [set] => Ok(set.clone().listed_by(asked())),
             _ => {
-                let sets = sets.into_iter();
-                MultiLock::from_locks(
-                    sets.map(|it| Box::new(it) as Box<dyn DistributedLock>)
-                        .collect(),
-                )
+                let sets = sets
+                    .into_iter()
+                    .map(|it| Box::new(it) as Box<dyn DistributedLock>);
+                Ok(MultiLock::from_locks(sets.collect())?.listed_by(asked()))
             }
         }
     }

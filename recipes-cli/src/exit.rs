@@ -9,6 +9,8 @@ use recipes_core::{
     AcquireError, ConfigError, ConnectError, Error, InspectError, LockKind, NodesError, RevokeError,
 };
 
+use recipes_sql::{MySqlRefusal, PostgresRefusal};
+
 use crate::output::messages;
 
 /// Paths and answers may contain anything.
@@ -110,12 +112,22 @@ fn code_of(error: &NodesError) -> u8 {
     }
 }
 
+/// Whether no service has used locks in the database so far.
+fn is_without_schema(refusal: &NodesError) -> bool {
+    let NodesError::Refused(why) = refusal else {
+        return false;
+    };
+    matches!(why.downcast_ref(), Some(PostgresRefusal::NoSchema { .. }))
+        || matches!(why.downcast_ref(), Some(MySqlRefusal::NoSchema { .. }))
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Config(_) => code::USAGE,
             Error::Connect(error) => match error {
                 ConnectError::ChrootMissing { .. } => code::NO_LOCK,
+                ConnectError::Refused { source, .. } if is_without_schema(source) => code::NO_LOCK,
                 // A scheme refuses its credentials at once.
                 ConnectError::Refused { .. } => code::USAGE,
                 _ => code::NO_CONNECTION,
@@ -153,6 +165,9 @@ impl From<Error> for Failure {
                 LockKind::Permit => "; or use --mode semaphore:N",
                 LockKind::Latch => "; or use --mode leader-latch",
             },
+            Error::Connect(ConnectError::Refused { source, .. }) if is_without_schema(source) => {
+                "; no service has used locks there yet, and who only looks creates nothing"
+            }
             _ => "",
         };
         Self::new(code, chain(&error)).with(advice)

@@ -39,10 +39,18 @@ impl Place {
             }
         }
         let acl = nodes.map_or(&[][..], |nodes| &nodes.acl);
-        let other: fn(SessionOptions) -> Self = match scheme(servers(arguments)?) {
-            Some("redis" | "rediss" | "redis+sentinel") => |it| Self::Redis(Box::new(it.into())),
-            Some("postgres" | "postgresql") => |it| Self::Postgres(Box::new(it.into())),
-            Some("mysql" | "mariadb") => |it| Self::MySql(Box::new(it.into())),
+        // Who only looks leaves nothing in a database.
+        let creates = nodes.is_some();
+        let other = match scheme(servers(arguments)?) {
+            Some("redis" | "rediss" | "redis+sentinel") => Self::Redis(Box::new(options.into())),
+            Some("postgres" | "postgresql") => {
+                let builder = PostgresBuilder::from(options);
+                Self::Postgres(Box::new(builder.create_schema(creates)))
+            }
+            Some("mysql" | "mariadb") => {
+                let builder = MySqlBuilder::from(options);
+                Self::MySql(Box::new(builder.create_schema(creates)))
+            }
             _ => return Self::on_zookeeper(arguments, acl, options),
         };
         let used = [
@@ -61,7 +69,7 @@ impl Place {
                 );
                 Err(Failure::new(code::USAGE, message))
             }
-            None => Ok(other(options)),
+            None => Ok(other),
         }
     }
 

@@ -63,6 +63,16 @@ impl LockKind {
         )
     }
 
+    /// Each kind, once.
+    #[doc(hidden)]
+    pub const ALL: [Self; 5] = [
+        Self::Mutex,
+        Self::Read,
+        Self::Write,
+        Self::Permit,
+        Self::Latch,
+    ];
+
     /// The word that a node's record and logs use for this kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -343,7 +343,7 @@ mod sink {
     /// appears with its first event.
     fn show_zeros() {
         let show = |name: &'static str, labels: Labels<'_>| counter!(name, labels).increment(0);
-        for kind in ["mutex", "read", "write"] {
+        for kind in LockKind::ALL.map(LockKind::as_str) {
             for reason in [
                 "session_expired",
                 "session_closed",

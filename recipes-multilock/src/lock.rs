@@ -66,11 +66,22 @@ impl MultiLock {
         let as_given: Vec<_> = opened.collect::<Result<_, _>>()?;
         let mut in_order = as_given.clone();
         in_order.sort_by(|a, b| a.path().cmp(b.path()));
-        let as_given = Locks::together(as_given)?;
+        let in_order =
+            Locks::together(in_order)?.listed_by(as_given.iter().map(LockInternals::path));
         Ok(Self {
-            as_given: Some(as_given),
-            ..Self::of(Locks::together(in_order)?)
+            as_given: Some(Locks::together(as_given)?),
+            ..Self::of(in_order)
         })
+    }
+
+    /// The same set, whose guard lists its members in the order of these paths.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn listed_by<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            locks: self.locks.listed_by(paths),
+            ..self
+        }
     }
 
     /// Waits for the members in the order in which they were given. This is for fleets that have

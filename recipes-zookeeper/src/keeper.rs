@@ -235,6 +235,8 @@ impl Keeper {
 async fn first_wire(link: &Link, servers: &mut Servers) -> Result<(Wire, Up), Error> {
     let until = Instant::now() + link.session_timeout;
     let mut wanted = link.session_timeout;
+    // Of the servers' refusals, the last.
+    let mut last = Error::Timeout;
     loop {
         servers.begin_round(Instant::now());
         while let Some(address) = servers.next() {
@@ -250,11 +252,14 @@ async fn first_wire(link: &Link, servers: &mut Servers) -> Result<(Wire, Up), Er
                     tokio::spawn(closed(wire, ANSWER_MAX));
                 }
                 Ok(Err(error @ (Error::AuthFailed | Error::BadArguments(_)))) => return Err(error),
-                Ok(Err(error)) => debug!(target: STORE, %error, "no session on a server"),
+                Ok(Err(error)) => {
+                    debug!(target: STORE, server = %address.0, %error, "no session on a server");
+                    last = error;
+                }
                 Err(_) => servers.leave_out(&address, Instant::now() + wanted),
             }
             if Instant::now() >= until {
-                return Err(Error::Timeout);
+                return Err(last);
             }
         }
         sleep(jittered(OPENING_PAUSE)).await;

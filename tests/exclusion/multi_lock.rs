@@ -62,7 +62,10 @@ async fn set_holds_all_its_members_and_tells_their_tokens(ensemble: TestEnsemble
     let guard = set.acquire().await.unwrap();
     let members = guard.members();
     let paths: Vec<_> = members.iter().map(|it| it.path.as_str()).collect();
-    assert_eq!(paths, PATHS);
+    assert_eq!(paths, ["/set/c", "/set/a", "/set/b"]);
+    let again = guard.reenter().unwrap();
+    assert_eq!(again.members(), members);
+    drop(again);
     for member in &members {
         let (_, stat) = ensemble.read(&member.node_path).await.unwrap();
         assert_eq!(member.fencing_token.as_i64(), stat.czxid);

@@ -211,7 +211,7 @@ async fn clean_up(ensemble: &TestEnsemble, session: &Session, metrics: &Promethe
 }
 
 /// Shown before anything is counted, because alerts read them.
-const ZEROS: [(&str, u64); 17] = [
+const ZEROS: [(&str, u64); 29] = [
     (r#"losses_total{kind="mutex",reason="deadline_passed"}"#, 0),
     (r#"losses_total{kind="read",reason="deadline_passed"}"#, 0),
     (r#"losses_total{kind="read",reason="node_removed"}"#, 0),
@@ -221,6 +221,18 @@ const ZEROS: [(&str, u64); 17] = [
     (r#"losses_total{kind="write",reason="node_removed"}"#, 0),
     (r#"losses_total{kind="write",reason="session_closed"}"#, 0),
     (r#"losses_total{kind="write",reason="session_expired"}"#, 0),
+    (r#"losses_total{kind="permit",reason="deadline_passed"}"#, 0),
+    (r#"losses_total{kind="permit",reason="node_removed"}"#, 0),
+    (r#"losses_total{kind="permit",reason="session_closed"}"#, 0),
+    (r#"losses_total{kind="permit",reason="session_expired"}"#, 0),
+    (r#"losses_total{kind="latch",reason="deadline_passed"}"#, 0),
+    (r#"losses_total{kind="latch",reason="node_removed"}"#, 0),
+    (r#"losses_total{kind="latch",reason="session_closed"}"#, 0),
+    (r#"losses_total{kind="latch",reason="session_expired"}"#, 0),
+    (r#"releases_total{kind="permit",outcome="lost"}"#, 0),
+    (r#"releases_total{kind="permit",outcome="refused"}"#, 0),
+    (r#"releases_total{kind="latch",outcome="lost"}"#, 0),
+    (r#"releases_total{kind="latch",outcome="refused"}"#, 0),
     (r#"releases_total{kind="mutex",outcome="refused"}"#, 0),
     (r#"releases_total{kind="read",outcome="lost"}"#, 0),
     (r#"releases_total{kind="read",outcome="refused"}"#, 0),

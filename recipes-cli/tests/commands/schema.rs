@@ -35,6 +35,23 @@ async fn carried_out(mut client: Command, statements: &[u8]) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
+/// Commands that only look, in a database that no service has used.
+async fn look_creates_nothing(url: &str, missing: &str) {
+    for arguments in [
+        &["ls"][..],
+        &["inspect", "/locks/orders"],
+        &["deadlocks", "/"],
+    ] {
+        let refused = output(lockctl(url, arguments)).await;
+        assert_eq!(refused.status.code(), Some(66), "{refused:?}");
+        let said = said(&refused);
+        assert!(
+            said.contains(missing) && said.contains("creates nothing"),
+            "{said}"
+        );
+    }
+}
+
 async fn takes_a_lock(session: &Session) {
     let lock = MultiLock::new(session, [Member::mutex("/locks/orders")]).unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -45,6 +62,7 @@ async fn services_without_the_right_use_the_schema_that_psql_has_created() {
     let server = PostgresServer::start().await.unwrap();
     let url = format!("{}?schema=orders", server.url());
     let connect = || Postgres::builder().create_schema(false).new_server();
+    look_creates_nothing(&url, "\"orders\" does not exist").await;
     assert!(connect().connect(&url).await.is_err(), "nothing is there");
     let statements = printed(&url).await;
     // Twice: what exists is left alone.
@@ -61,6 +79,7 @@ async fn services_without_the_right_use_the_tables_that_the_client_of_mariadb_ha
     let server = MariaDbServer::start().await.unwrap();
     let url = format!("{}?prefix=orders_", server.url());
     let connect = || MySql::builder().create_schema(false).new_server();
+    look_creates_nothing(&url, "orders_").await;
     assert!(connect().connect(&url).await.is_err(), "nothing is there");
     let statements = printed(&url).await;
     for _ in 0..2 {

@@ -19,6 +19,39 @@ async fn start(ensemble: &TestEnsemble) -> (String, Session) {
     (ensemble.url(), ensemble.session().await)
 }
 
+/// As a service, which tries again, would fill its log.
+#[tokio::test]
+async fn store_that_is_down_is_told_with_address_and_cause_and_not_at_every_try() {
+    for url in [
+        "redis://app:secret@127.0.0.1:1",
+        "postgres://app:secret@127.0.0.1:1/shop",
+        "mysql://app:secret@127.0.0.1:1/shop",
+    ] {
+        let mut command = lockctl(url, &["--connect-timeout", "3s", "ls"]);
+        command.env("LOCKCTL_LOG", "warn");
+        let started = tokio::time::Instant::now();
+        let output = output(command).await;
+        let minutes = started.elapsed().as_secs() / 60;
+        assert_eq!(output.status.code(), Some(69), "{output:?}");
+        let log = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<_> = log
+            .lines()
+            .filter(|it| it.contains("no store session yet"))
+            .collect();
+        assert!(
+            !told.is_empty() && told.len() as u64 <= 1 + minutes,
+            "{log}"
+        );
+        for line in told {
+            assert!(
+                line.contains("127.0.0.1:1") && line.contains("refused"),
+                "{line}"
+            );
+        }
+        assert!(!log.contains("secret"), "{log}");
+    }
+}
+
 macro_rules! on_each_store {
     ($($store:ident: $start:ident),+; $behaviours:tt) => {
         $(on_each_store!(@ $store $start $behaviours);)+

@@ -59,8 +59,10 @@ impl GuardMember {
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     first: Share,
-    /// The members after the first. All lists have the order in which members are waited for.
+    /// The members after the first, in the order in which they are waited for.
     others: Vec<Share>,
+    /// The place of each member among these, in the order in which members were asked for.
+    places: Arc<[usize]>,
     /// The paths of a set; one lock has its own.
     set_path: Option<Arc<str>>,
 }
@@ -73,6 +75,7 @@ impl LockGuard {
 
     fn of(first: Share, others: Vec<Share>) -> Self {
         let mut guard = Self {
+            places: (0..=others.len()).collect(),
             first,
             others,
             set_path: None,
@@ -95,12 +98,25 @@ impl LockGuard {
     /// Joins this guard with those of the locks after it.
     #[doc(hidden)]
     pub fn join(self, guards: impl IntoIterator<Item = Self>) -> Self {
-        let mut joined = self.others;
-        for Self { first, others, .. } in guards {
+        let (mut joined, mut listed) = (self.others, self.places.to_vec());
+        for Self {
+            first,
+            others,
+            places,
+            ..
+        } in guards
+        {
+            let before = listed.len();
+            listed.extend(places.iter().map(|place| before + place));
             joined.push(first);
             joined.extend(others);
         }
-        Self::of(self.first, joined)
+        Self::of(self.first, joined).listed(listed.into())
+    }
+
+    /// Lists its members by these places.
+    pub(crate) fn listed(self, places: Arc<[usize]>) -> Self {
+        Self { places, ..self }
     }
 
     /// The guard of all but the first lock, which is released in the background; all if there is no
@@ -112,6 +128,7 @@ impl LockGuard {
             first = others.remove(0);
         }
         Self {
+            places: (0..=others.len()).collect(),
             first,
             others,
             set_path,
@@ -155,10 +172,12 @@ impl LockGuard {
         self.first.lease().fencing_token()
     }
 
-    /// Returns the locks that are held, in the order in which they are waited for.
+    /// Returns the locks that are held, in the order in which they were asked for.
     #[must_use]
     pub fn members(&self) -> Vec<GuardMember> {
-        self.leases().map(member).collect()
+        let leases: Vec<_> = self.leases().collect();
+        let listed = self.places.iter().filter_map(|place| leases.get(*place));
+        listed.map(|lease| member(lease)).collect()
     }
 
     /// Returns the token of the lock with this [key](GuardMember::key): for the row that it protects. `None` if no
@@ -362,6 +381,7 @@ impl LockGuard {
         Ok(Self {
             first: self.first.reenter()?,
             others: others.collect::<Result<_, _>>()?,
+            places: Arc::clone(&self.places),
             set_path: self.set_path.clone(),
         })
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 
 use crate::driver::acquire_all::{Refusal, acquire_all};
 use crate::driver::deadline::Deadline;
@@ -69,6 +69,8 @@ pub enum Locks {
     Together(Arc<OneOrMore<LockInternals>>),
     /// Acquired one after the other, because their sessions may differ.
     InTurn(Arc<OneOrMore<Locks>>),
+    /// These, whose guard lists them in the order in which they were asked for: the place of each among the singles.
+    Listed(Arc<Locks>, Arc<[usize]>),
 }
 
 impl Locks {
@@ -91,6 +93,16 @@ impl Locks {
         Ok(locks)
     }
 
+    /// The same, whose guard lists its members in the order of these paths.
+    #[must_use]
+    pub fn listed_by<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let singles = self.singles();
+        let place = |path: &str| singles.iter().position(|it| it.path() == path);
+        let places: Arc<[usize]> = paths.into_iter().filter_map(place).collect();
+        debug_assert_eq!(places.len(), singles.len());
+        Self::Listed(Arc::new(self), places)
+    }
+
     /// The single locks, in the order in which they are waited for.
     #[must_use]
     pub fn singles(&self) -> Vec<LockInternals> {
@@ -98,6 +110,7 @@ impl Locks {
             Self::One(lock) => vec![lock.clone()],
             Self::Together(locks) => locks.iter().cloned().collect(),
             Self::InTurn(locks) => locks.iter().flat_map(Self::singles).collect(),
+            Self::Listed(locks, _) => locks.singles(),
         }
     }
 
@@ -113,6 +126,10 @@ impl Locks {
                 async move { acquire_all(&locks, owner.as_ref(), deadline).await }.boxed()
             }
             Self::InTurn(locks) => in_turn::acquire(locks, owner, deadline).boxed(),
+            Self::Listed(locks, places) => {
+                let acquired = locks.acquire(owner, deadline);
+                acquired.map_ok(|guard| guard.listed(places)).boxed()
+            }
         }
     }
 }
@@ -124,6 +141,7 @@ impl fmt::Display for Locks {
             Self::One(lock) => lock.fmt(f),
             Self::Together(locks) => locks.fmt(f),
             Self::InTurn(locks) => locks.fmt(f),
+            Self::Listed(locks, _) => locks.fmt(f),
         }
     }
 }

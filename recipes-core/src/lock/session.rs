@@ -179,8 +179,9 @@ impl SessionOptions {
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     #[doc(hidden)]
-    pub async fn open(self, store: Arc<dyn Store>, address: &str) -> Result<Session, Error> {
+    pub async fn open(mut self, store: Arc<dyn Store>, address: &str) -> Result<Session, Error> {
         self.check(&store.traits())?;
+        self.address = Some(address.into());
         let waited = self.connect_timeout;
         let session = Session::start(Arc::clone(&store), self);
         let mut phase = session.core().phase();

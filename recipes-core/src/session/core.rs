@@ -42,6 +42,7 @@ impl SessionCore {
             close_asked,
             cleanup.clone(),
             patience,
+            options.address.clone(),
         );
         let counted = health::count(phase.clone());
         tokio::spawn(async move {

@@ -66,6 +66,8 @@ pub struct SessionOptions {
     /// The owner that the session is nested in.
     pub(crate) within: Option<Arc<str>>,
     pub(crate) parent_mode: ParentMode,
+    /// The store, as errors and logs name it; without secrets.
+    pub(crate) address: Option<Arc<str>>,
     flaw: Option<ConfigError>,
 }
 
@@ -77,6 +79,7 @@ impl Default for SessionOptions {
             data: NodeData::of_this_process(),
             within: None,
             parent_mode: ParentMode::default(),
+            address: None,
             flaw: None,
         }
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures::{StreamExt, future};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::clock::{Clock, Moment};
 use crate::error::LostReason;
-use crate::log::SESSION;
+use crate::log::{Causes, SESSION, Seldom};
 use crate::names::session_id::SessionId;
 use crate::session::cleanup::{Cleanup, Doomed, Remaining};
 use crate::session::epoch::{Epoch, Forgot, Link, Origin};
@@ -41,6 +41,8 @@ pub(crate) struct SessionTask {
     close_patience: Duration,
     clock: Clock,
     highest: Arc<HighestNumber>,
+    /// The store, as logs name it.
+    address: Option<Arc<str>>,
 }
 
 impl SessionTask {
@@ -50,6 +52,7 @@ impl SessionTask {
         close: watch::Receiver<bool>,
         cleanup: Cleanup,
         close_patience: Duration,
+        address: Option<Arc<str>>,
     ) -> Self {
         Self {
             clock: Clock::new(&store),
@@ -60,6 +63,7 @@ impl SessionTask {
             close,
             cleanup,
             close_patience,
+            address,
         }
     }
 
@@ -67,6 +71,7 @@ impl SessionTask {
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
         for number in 1.. {
+            let mut failures = Seldom::default();
             let opened = loop {
                 let sent = self.clock.now();
                 let opened = tokio::select! {
@@ -77,7 +82,7 @@ impl SessionTask {
                 match opened {
                     Ok(nodes) => break Ok((nodes, sent)),
                     Err(error) if error.is_transient() => {
-                        warn!(target: SESSION, %error, "no store session yet, trying again");
+                        self.tell_failure(&error, &mut failures);
                         backoff.wait().await;
                     }
                     Err(error) => break Err(Phase::Ended(error)),
@@ -99,6 +104,19 @@ impl SessionTask {
             } else {
                 backoff = Backoff::default();
             }
+        }
+    }
+
+    fn tell_failure(&self, error: &NodesError, failures: &mut Seldom) {
+        let cause = match error {
+            NodesError::Unknown(source) => Causes(&**source),
+            error => Causes(error),
+        };
+        let store = self.address.as_deref();
+        if failures.is_due(Instant::now()) {
+            warn!(target: SESSION, store, %cause, "no store session yet, trying again");
+        } else {
+            debug!(target: SESSION, store, %cause, "no store session yet, trying again");
         }
     }
 
