@@ -6,8 +6,11 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(1);
 /// As [`FIRST`], where the bell is most often there before.
 const FIRST_RUNG: Duration = Duration::from_millis(2);
-/// Between two looks of who is next in line, where nobody rings.
+/// Between two looks of who is next in line, where nobody rings; later a [`PART`] of the wait so far.
 const NEXT_IN_LINE: Duration = Duration::from_millis(2);
+/// Who has waited for a second learns of a release within 20 ms. Who stands by for a leader has the server answer ten
+/// looks a second, and not 500.
+const PART: u32 = 50;
 /// Between two looks of who is far behind.
 const BEHIND: Duration = Duration::from_millis(100);
 /// Between two looks where the bell works.
@@ -28,6 +31,9 @@ pub(crate) struct Pace {
     unrung: u32,
     pause: Duration,
     cap: Duration,
+    ahead: Option<u64>,
+    /// The pauses since a watch was set, or somebody ahead went.
+    waited: Duration,
 }
 
 impl Pace {
@@ -37,6 +43,8 @@ impl Pace {
             unrung: 0,
             pause: BEHIND,
             cap: BEHIND,
+            ahead: None,
+            waited: Duration::ZERO,
         }
     }
 
@@ -53,6 +61,7 @@ impl Pace {
 
     /// Watches were set. Returns how long the next look can wait.
     pub(crate) fn watched(&mut self) -> Duration {
+        self.waited = Duration::ZERO;
         self.pause = match self.is_rung {
             true => FIRST_RUNG,
             false => FIRST,
@@ -68,11 +77,16 @@ impl Pace {
                 self.is_rung = false;
             }
         }
+        if looked.ahead < self.ahead {
+            self.waited = Duration::ZERO;
+        }
+        self.ahead = looked.ahead;
         if self.is_rung {
             self.cap = RUNG;
         } else if let Some(ahead) = looked.ahead {
             let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
-            self.cap = NEXT_IN_LINE.saturating_mul(ahead).min(BEHIND);
+            let next = NEXT_IN_LINE.max(self.waited / PART);
+            self.cap = next.saturating_mul(ahead).min(BEHIND);
         } else {
             self.cap = BEHIND;
         }
@@ -81,10 +95,12 @@ impl Pace {
         }
         let pause = self.pause.min(self.cap);
         self.pause = pause * 2;
-        match looked.took > LONG {
+        let pause = match looked.took > LONG {
             true => pause.max(looked.took * (1 + REST)),
             false => pause,
-        }
+        };
+        self.waited += pause;
+        pause
     }
 }
 
@@ -120,6 +136,25 @@ mod tests {
             ahead: Some(ahead),
             ..Looked::default()
         }
+    }
+
+    /// A standby for a leader would have the server answer 500 looks a second for as long as it stands by.
+    #[test]
+    fn who_waits_for_long_looks_less_often_and_learns_within_a_fiftieth_of_the_wait() {
+        let mut pace = Pace::new();
+        pace.watched();
+        let (mut waited, mut looks) = (Duration::ZERO, 0);
+        while waited < Duration::from_secs(60) {
+            let pause = pace.polled(&behind(0));
+            let late = (waited / 50).clamp(NEXT_IN_LINE, BEHIND);
+            assert!(pause <= late, "{pause:?} after {waited:?}");
+            waited += pause;
+            looks += 1;
+        }
+        assert!(looks < 1_000, "{looks} looks in a minute");
+        // It watches the next node.
+        pace.watched();
+        assert_eq!(polls(&mut pace, behind(0), 3), [1, 2, 2]);
     }
 
     #[test]
@@ -200,6 +235,6 @@ mod tests {
             took: Duration::from_millis(4),
             ..behind(0)
         };
-        assert_eq!(polls(&mut pace, looked, 1), [2]);
+        assert_eq!(polls(&mut pace, looked, 1), [300 / 50]);
     }
 }
