@@ -18,6 +18,7 @@
 //! | `refused_by_mariadb` | and on MariaDB? |
 //! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
+//! | `change_of_store` | are the tokens of a table right when its locks move to another store? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -29,6 +30,7 @@
 
 mod calls_on_mariadb;
 mod calls_on_postgres;
+mod change_of_store;
 mod database;
 mod ended_holder;
 mod fence;

@@ -40,6 +40,11 @@ pub struct FencingToken {
     handoff: u32,
 }
 
+/// Bits of a token below those of its era.
+const ERA_SHIFT: u32 = 56;
+/// The sign is not used.
+const ERA_MAX: u8 = i8::MAX as u8;
+
 impl FencingToken {
     pub(crate) const fn new(czxid: i64) -> Self {
         Self { czxid, handoff: 0 }
@@ -57,6 +62,34 @@ impl FencingToken {
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.czxid
+    }
+
+    /// The token as a number that is higher than all of eras before, for locks that have changed their store, or whose
+    /// store has lost data: tokens of different stores do not compare, and those of the new one may be lower.
+    ///
+    /// Era 0 is [`as_i64`](Self::as_i64). So a service needs no era before the first change, and no other column after
+    /// it. All services of a lock use the same era: see "Changing the store" in `docs/operating.md`.
+    ///
+    /// `None` for an era above 127, and for a token above 2⁵⁶: microseconds since 1970 reach that in the year 4253, and a
+    /// ZooKeeper ensemble after 16 million elections.
+    ///
+    /// # Examples
+    /// ```
+    /// # use recipes_core::{DistributedLock, Error};
+    /// # async fn example(lock: &dyn DistributedLock, era: u8) -> Result<(), Error> {
+    /// let guard = lock.acquire().await?;
+    /// let token = guard.fencing_token().and_then(|token| token.in_era(era));
+    /// // UPDATE orders SET state = $1, token = $2 WHERE id = $3 AND token <= $2
+    /// # drop(token);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn in_era(self, era: u8) -> Option<i64> {
+        match self.czxid >= 0 && self.czxid >> ERA_SHIFT == 0 && era <= ERA_MAX {
+            true => Some(((era as i64) << ERA_SHIFT) | self.czxid),
+            false => None,
+        }
     }
 
     /// How many times the node had been handed on within its process before this grant; 0 without
@@ -81,5 +114,36 @@ impl fmt::Display for FencingToken {
 impl fmt::Debug for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_of_a_later_era_is_higher_and_era_zero_is_the_token() {
+        // Redis and databases count microseconds, ZooKeeper transactions since the last election.
+        let numbers = [0, 100, 5 << 32, 1_795_779_836_318_800, (1 << 56) - 1];
+        let tokens = numbers.map(FencingToken::new);
+        for token in tokens {
+            assert_eq!(token.in_era(0), Some(token.as_i64()));
+            for other in tokens {
+                for era in 1..=ERA_MAX {
+                    assert!(
+                        token.in_era(era) > other.in_era(era - 1),
+                        "{token} {other} {era}"
+                    );
+                    assert_eq!(token < other, token.in_era(era) < other.in_era(era));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_in_an_era_is_no_number() {
+        assert_eq!(FencingToken::new(1).in_era(128), None);
+        assert_eq!(FencingToken::new(1 << 56).in_era(1), None);
+        assert_eq!(FencingToken::new(-1).in_era(1), None);
     }
 }
