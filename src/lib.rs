@@ -102,8 +102,8 @@ pub use connect::{connect, connect_with};
 pub use factory::LockFactory;
 pub use key_member::KeyMember;
 pub use recipes_core::{
-    Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, DistributedLock, Done,
-    Edge, Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState,
+    Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, Dialect, DistributedLock,
+    Done, Edge, Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState,
     HealthWatcher, Identity, InspectError, Inspection, LatchError, LockGuard, LockKind,
     LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
     Party, QueryError, Recipe, ReleaseError, ReleaseOutcome, RevokeError, Scan, Session,

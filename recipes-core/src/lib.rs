@@ -51,7 +51,6 @@ pub use inspect::participants::Participant;
 pub use inspect::{
     Basis, Contender, Edge, Inspection, Party, Recipe, Scan, Standing, WaitForGraph, inspect, scan,
 };
-pub use lock::fence::Fence;
 pub use lock::lease_state::GuardState;
 pub use lock::release::ReleaseOutcome;
 pub use lock::session::Session;
@@ -64,6 +63,7 @@ pub use names::token::FencingToken;
 pub use session::health::{HealthWatcher, SessionHealth};
 pub use session::options::{LockOptions, ParentMode, SessionOptions};
 pub use store::Guarantee;
+pub use store::fence::{Dialect, Fence};
 #[doc(hidden)]
 pub use store::limit::{RequestLimit, RequestTooLarge};
 #[doc(hidden)]

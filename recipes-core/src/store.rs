@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::store::nodes::{Nodes, NodesError};
 
+pub(crate) mod fence;
 pub(crate) mod limit;
 pub(crate) mod machine;
 pub(crate) mod nodes;

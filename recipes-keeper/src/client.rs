@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::future::{self, FutureExt, join_all};
 use futures::stream::BoxStream;
 use recipes_core::{
-    Connection, Created, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone,
-    NodeStat, NodeWatch, Nodes, NodesError, Reply, connection_changes,
+    Connection, Created, Fence, Guarantee, Listing, MultiError, NewNode, NodeEvent, NodeOp,
+    NodeOpDone, NodeStat, NodeWatch, Nodes, NodesError, Reply, connection_changes,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -157,7 +157,7 @@ impl Nodes for KeptNodes {
         self.kept.owned().all_gone(path);
     }
 
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
         self.kept.terms.server.fence(held)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{Guarantee, MultiError, NodeEvent, NodeOpDone, NodeStat, NodesError};
+use recipes_core::{Fence, Guarantee, MultiError, NodeEvent, NodeOpDone, NodeStat, NodesError};
 
 use crate::answers::Trouble;
 use crate::asked::Asked;
@@ -34,7 +34,7 @@ pub trait Server: Send + Sync + Debug {
     }
 
     /// A statement for a transaction of the service: see [`Nodes::fence`](recipes_core::Nodes::fence).
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
         let _ = held;
         None
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::future::maybe_done;
 use futures::stream::{self, StreamExt as _};
 use lock_recipes::{
-    Error, FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard, Session,
-    SessionOptions,
+    Dialect, Error, FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard,
+    Session, SessionOptions,
 };
 use test_rig::{PostgresServer, TestEnsemble, asked_for};
 use tokio::time::timeout;
@@ -350,6 +350,11 @@ async fn set_is_fenced_as_a_whole() {
             .await
             .unwrap();
         let (fence, second) = (guard.fence().unwrap(), guard.members()[1].node_path.clone());
+        let dialect = match &ensemble {
+            TestEnsemble::Postgres(_) => Dialect::Postgres,
+            _ => Dialect::MySql,
+        };
+        assert_eq!(fence.dialect(), dialect);
         let own = Database::connect(&ensemble).await;
         own.run("BEGIN").await.unwrap();
         own.run(fence.sql()).await.unwrap();

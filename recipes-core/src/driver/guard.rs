@@ -13,7 +13,7 @@ use crate::driver::deadline::Deadline;
 use crate::driver::internals::LockInternals;
 use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, Error, LostError};
-use crate::lock::fence::Fence;
+use crate::lock::fence;
 use crate::lock::hold::Share;
 use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
@@ -21,6 +21,7 @@ use crate::lock::release::{ReleaseOutcome, Released, release_all, worst};
 use crate::lock::transaction::Transaction;
 use crate::names::key::unescape_key;
 use crate::names::token::FencingToken;
+use crate::store::fence::Fence;
 use crate::telemetry;
 
 /// One lock that a guard holds.
@@ -369,7 +370,10 @@ impl LockGuard {
     /// [`FenceError::Unsupported`](crate::FenceError::Unsupported) unless the locks of the guard are on one SQL
     /// database.
     pub fn fence(&self) -> Result<Fence, Error> {
-        Ok(Fence::of(self.leases())?)
+        Ok(fence::of(
+            self.first.lease(),
+            self.others.iter().map(Share::lease),
+        )?)
     }
 
     /// Makes another guard of the same hold, at once and without a request.

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::rules::evidence::{Evidence, Proof};
 use crate::session::silence::Silence;
 use crate::store::Guarantee;
+use crate::store::fence::Fence;
 use crate::store::nodes::{
     Connection, Created, Listing, MultiError, NewNode, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reliant, Reply,
@@ -183,7 +184,7 @@ impl Nodes for Witness {
         self.nodes.gone(path);
     }
 
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
         self.nodes.fence(held)
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::store::Guarantee;
+use crate::store::fence::Fence;
 pub use crate::store::refusals::{MultiError, NodesError};
 
 /// The answer to a request that was sent when the method was called.
@@ -121,7 +122,7 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
 
     /// A statement that fails unless these nodes, with the transactions that created them, exist, and
     /// that keeps them until the transaction around it is over. `None` if the store is no database.
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
         let _ = held;
         None
     }

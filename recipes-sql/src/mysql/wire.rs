@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
-use recipes_core::NodesError;
+use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
     Shared, Wire,
@@ -49,8 +49,9 @@ impl Server for Route {
             .boxed()
     }
 
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
-        Some(fence::statement(&self.address.database, &self.prefix, held))
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
+        let sql = fence::statement(&self.address.database, &self.prefix, held);
+        Some(Fence::new(Dialect::MySql, sql))
     }
 }
 

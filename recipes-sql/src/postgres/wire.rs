@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
-use recipes_core::NodesError;
+use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
     Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server, Shared,
     Wire,
@@ -53,13 +53,14 @@ impl Server for Route {
             .boxed()
     }
 
-    fn fence(&self, held: &[(&str, i64)]) -> Option<String> {
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
         let fence = format!("{}.fence", schema::quoted(&self.schema));
         let calls = held.iter().map(|(path, token)| {
             let path = fence::postgres_literal(path);
             format!("{fence}({path}, {token})")
         });
-        Some(format!("SELECT {}", calls.collect::<Vec<_>>().join(", ")))
+        let sql = format!("SELECT {}", calls.collect::<Vec<_>>().join(", "));
+        Some(Fence::new(Dialect::Postgres, sql))
     }
 }
 
