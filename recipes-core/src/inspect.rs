@@ -21,6 +21,7 @@ use crate::inspect::standing::Child;
 use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
 use crate::names::path;
+use crate::rules::mixed::{LEASES, MUTEX};
 use crate::store::nodes::NodesError;
 
 /// How many directories a scan visits at a time. Each needs two or three round trips, so this many
@@ -62,7 +63,7 @@ pub enum Recipe {
     ReadWrite,
     /// Leases of a semaphore. How many may hold is not in the store, so each shows as a holder; the
     /// contenders that wait are in the directory `locks` next to it, and the first of them may have
-    /// its leases here already.
+    /// its leases here already. [`inspect`] shows both by the semaphore's own path.
     Semaphore,
     /// Nodes of a leader latch.
     Election,
@@ -194,9 +195,60 @@ async fn inspect_as(
     let reader = Reader::new(session);
     reader.sync(path).await.map_err(failed)?;
     let directory = reader.directory(path).await.map_err(failed)?;
-    lock_in(path, directory, shown).ok_or_else(|| InspectError::NotALock {
+    let leases = format!("{path}/{LEASES}");
+    let may_be_a_semaphore = directory.below.contains(&leases);
+    let mut lock = lock_in(path, directory, shown);
+    if lock.is_none() && may_be_a_semaphore {
+        lock = semaphore(&reader, path, &leases, shown)
+            .await
+            .map_err(failed)?;
+    }
+    lock.ok_or_else(|| InspectError::NotALock {
         path: path.to_owned(),
     })
+}
+
+/// A semaphore by its own path: the leases of those who hold, and the queue for the next permits. `None` if nobody is
+/// there, or another lock only has that name.
+async fn semaphore(
+    reader: &Reader<'_>,
+    path: &str,
+    leases: &str,
+    shown: Shown,
+) -> Result<Option<Inspection>, QueryError> {
+    let lock_at = async |path: &str| match reader.directory(path).await {
+        Ok(directory) => Ok(lock_in(path, directory, shown)),
+        Err(QueryError::Failed {
+            source: NodesError::NoNode,
+            ..
+        }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let Some(leases) = lock_at(leases).await? else {
+        return Ok(None);
+    };
+    if leases.recipe != Recipe::Semaphore {
+        return Ok(None);
+    }
+    let queue = lock_at(&format!("{path}/{MUTEX}")).await?;
+    let mut contenders = leases.contenders;
+    // Whoever is first there waits for as many of them as it needs.
+    let of_leases = contenders
+        .iter()
+        .rev()
+        .map(|it| it.participant.path.clone());
+    let of_leases: Vec<_> = of_leases.collect();
+    for mut waiter in queue.into_iter().flat_map(|queue| queue.contenders) {
+        if waiter.standing == Standing::Holds {
+            waiter.standing = Standing::WaitsFor(of_leases.clone());
+        }
+        contenders.push(waiter);
+    }
+    Ok(Some(Inspection {
+        path: path.to_owned(),
+        recipe: Recipe::Semaphore,
+        contenders,
+    }))
 }
 
 /// Shows all locks with contenders, at or below a node. `/` shows all locks of the store.

@@ -1,7 +1,8 @@
 //! Inspection of semaphores and elections.
 
 use lock_recipes::{
-    ElectionLayout, InterProcessSemaphore, LeaderElection, LockKind, Recipe, inspect, scan,
+    ElectionLayout, Error, InspectError, InterProcessMutex, InterProcessSemaphore, LeaderElection,
+    LockKind, Recipe, inspect, scan,
 };
 use test_rig::{TestEnsemble, on_every_ensemble};
 
@@ -12,6 +13,7 @@ const ELECTION: &str = "/elections/billing";
 
 on_every_ensemble!(
     semaphore_shows_its_leases_and_who_waits_for_the_mutex,
+    mutex_called_leases_is_no_semaphore,
     election_shows_the_leader_and_its_followers_with_their_ids,
 );
 
@@ -38,8 +40,21 @@ async fn semaphore_shows_its_leases_and_who_waits_for_the_mutex(ensemble: TestEn
     assert_eq!(queue.recipe, Recipe::Mutex);
     assert_eq!(
         told(&queue),
-        [(first.clone(), "holds".to_owned()), (second, first),]
+        [
+            (first.clone(), "holds".to_owned()),
+            (second.clone(), first.clone())
+        ]
     );
+    // By its own path: those who hold, and those who wait.
+    let whole = inspect(&session, LIMIT).await.unwrap();
+    assert_eq!(
+        (whole.path.as_str(), whole.recipe),
+        (LIMIT, Recipe::Semaphore)
+    );
+    assert!(whole.holders().eq(&seen.contenders), "{whole:?}");
+    let waiting = whole.waiters().map(|it| it.participant.path.as_str());
+    let expected = [&first, &second].map(|node| format!("{locks}/{node}"));
+    assert!(waiting.eq(expected.iter().map(String::as_str)), "{whole:?}");
     let all = scan(&session, "/limits").await.unwrap();
     let paths: Vec<_> = all.locks.iter().map(|it| it.path.as_str()).collect();
     assert_eq!(paths, [leases.as_str(), locks.as_str()]);
@@ -48,6 +63,28 @@ async fn semaphore_shows_its_leases_and_who_waits_for_the_mutex(ensemble: TestEn
     for waiter in [next, last] {
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
+    // Nobody is there any more, or its directories are gone.
+    let free = inspect(&session, LIMIT).await.unwrap_err();
+    let is_free = |it: &InspectError| {
+        matches!(
+            it,
+            InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }
+        )
+    };
+    assert!(matches!(&free, Error::Inspect(it) if is_free(it)), "{free}");
+}
+
+/// Only its name is that of a semaphore's leases.
+async fn mutex_called_leases_is_no_semaphore(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = InterProcessMutex::new(&session, "/limits/other/leases").unwrap();
+    let held = lock.acquire().await.unwrap();
+    let refused = inspect(&session, "/limits/other").await.unwrap_err();
+    assert!(
+        matches!(refused, Error::Inspect(InspectError::NotALock { .. })),
+        "{refused}"
+    );
+    held.release().await.unwrap();
 }
 
 async fn election_shows_the_leader_and_its_followers_with_their_ids(ensemble: TestEnsemble) {
