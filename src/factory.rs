@@ -194,7 +194,9 @@ impl LockFactory {
 
     /// Makes the semaphore of a key, with so many permits; sends nothing.
     ///
-    /// It shares nothing with the locks of the same key.
+    /// The key needs a factory of its own for semaphores: a semaphore and another lock of the same key do not keep each
+    /// other out, so an acquire of whichever comes second fails with
+    /// [`AcquireError::RecipeDiffers`](crate::AcquireError::RecipeDiffers).
     ///
     /// # Errors
     /// As [`mutex`](Self::mutex); [`ConfigError::NoPermits`](crate::ConfigError::NoPermits) unless there are 1 to

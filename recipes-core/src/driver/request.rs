@@ -86,7 +86,7 @@ impl<G> Acquire<G> {
         Self { request }
     }
 
-    /// Sets a timeout, which covers all steps and all members of a set. It counts from the first
+    /// Sets a timeout, which covers all steps of the acquire and all members of a set. It counts from the first
     /// poll. [`Duration::MAX`] waits for ever.
     ///
     /// [`Duration::ZERO`] takes a free lock, and writes nothing if the lock is busy. It waits for

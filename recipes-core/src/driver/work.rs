@@ -1,11 +1,15 @@
 //! Work under a lock, in one call.
 
+use tracing::warn;
+
 use crate::driver::guard::LockGuard;
 use crate::driver::request::{Acquire, TryAcquire};
 use crate::error::{Error, LostReason, ReleaseError};
 use crate::lock::release::{ReleaseOutcome, Released, worst};
+use crate::log::{Causes, LOCK};
 
-/// Work that was done under a lock: [`Acquire::run`], [`TryAcquire::run`]. The lock was held until the work's end.
+/// Work that was done under a lock: [`Acquire::run`], [`TryAcquire::run`]. As far as this process could know, the lock was
+/// held until the work's end.
 #[derive(Clone, Debug)]
 #[must_use = "the output may be an error, and the lock may not be free"]
 #[non_exhaustive]
@@ -19,7 +23,8 @@ pub struct Done<T> {
 }
 
 impl<G: AsRef<LockGuard> + Into<LockGuard>> Acquire<G> {
-    /// Acquires, does the work for as long as the lock is held, and releases.
+    /// Acquires, does the work for as long as the lock is held, and releases. A [`timeout`](Self::timeout) limits the
+    /// acquire, and not the work.
     ///
     /// The work gets the guard: for the token, for transactions. It is stopped as
     /// [`LockGuard::run`] stops a future: loss is polled first, and the work is dropped as soon as the lock is lost.
@@ -29,11 +34,18 @@ impl<G: AsRef<LockGuard> + Into<LockGuard>> Acquire<G> {
     /// # Errors
     /// - [`Error::Acquire`]: the lock was not acquired, and the work was not begun.
     /// - [`Error::Lost`]: the lock was lost before the work was done. What the work did until its last await stays
-    ///   done.
+    ///   done, and what was in flight may still be done. So a commit whose answer decides what comes next belongs behind
+    ///   this call, or into a task of its own: [`transaction`](LockGuard::transaction) and [`fence`](LockGuard::fence)
+    ///   are safe after a loss, too.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or drops the work, and the lock is released in the
     /// background; likewise if the work panics.
+    ///
+    /// # Closures
+    /// A closure with `?` says what it returns: `async |guard| -> Result<_, ServiceError> { .. }`. A function that takes
+    /// such a closure and spawns it takes one that returns a future (`Fn(Job) -> F`, `F: Future + Send`), as Rust cannot
+    /// yet say that the future of an `AsyncFn` is `Send`.
     ///
     /// # Examples
     /// ```
@@ -84,9 +96,15 @@ where
     G: AsRef<LockGuard> + Into<LockGuard>,
 {
     let output = guard.as_ref().run(work(&guard)).await?;
-    let released = guard.into().release_each().await;
+    let guard: LockGuard = guard.into();
+    let path = guard.path().to_owned();
+    let released = guard.release_each().await;
     let released = released.into_iter().map(after_the_work).collect();
     let release = worst(released).map_err(Error::from);
+    if let Err(error) = &release {
+        // Who takes the output alone does not see it, and others wait.
+        warn!(target: LOCK, lock = path, cause = %Causes(error), "not released after the work");
+    }
     Ok(Done { output, release })
 }
 

@@ -93,7 +93,7 @@ impl fmt::Display for TimeoutReason {
             }
             Self::Quarantined { left } => write!(
                 f,
-                "the store was started again, may have forgotten holders, and grants no lock for another {}",
+                "the store is new or was started again, may have forgotten holders, and grants no lock for another {}",
                 human(*left)
             ),
             Self::Reconnecting => f.write_str("the session is being re-established"),

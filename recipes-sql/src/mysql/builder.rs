@@ -158,10 +158,10 @@ impl MySqlBuilder {
         self
     }
 
-    /// The caller knows that nobody held a lock before this server was started.
+    /// The caller knows that nobody held a lock before the tables were created.
     ///
-    /// Without it a server that has just been started, and knows of no locks, grants none for three
-    /// quarters of the session timeout: it may have forgotten them.
+    /// Without it tables that have just been created grant no lock for three quarters of the session timeout: they may
+    /// stand for some that were dropped or restored while others held locks.
     pub fn new_server(mut self) -> Self {
         self.is_new = true;
         self

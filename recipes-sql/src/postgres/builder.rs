@@ -152,8 +152,8 @@ impl PostgresBuilder {
 
     /// The caller knows that nobody held a lock before the schema was created.
     ///
-    /// Without it a server that has just been started, and knows of no locks, grants none for three
-    /// quarters of the session timeout: it may have forgotten them.
+    /// Without it a schema that has just been created grants no lock for three quarters of the session timeout: it may
+    /// stand for one that was dropped or restored while others held locks.
     pub fn new_server(mut self) -> Self {
         self.is_new = true;
         self

@@ -156,8 +156,9 @@ impl MemoryEnsemble {
         self.shared.with(|state| state.live_sessions())
     }
 
-    /// Expires a session at once. Returns whether it was alive. On a store as that on Redis, a client that
-    /// is not connected learns of it when it is.
+    /// Expires a session at once. Returns whether it was alive. The news reach the client as those of a server do: code
+    /// of the same task has to await something before it sees them. On a store as that on Redis, a client that is not
+    /// connected learns of it when it is.
     pub fn expire(&self, session: i64) -> bool {
         self.shared.with(|state| {
             let live = state.is_live(session);

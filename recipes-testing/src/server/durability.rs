@@ -4,10 +4,11 @@
 /// [`MariaDbServer`](crate::MariaDbServer) is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// When it is on the disk: nothing forgets it. In memory, where servers have their data unless a
-    /// test says otherwise, that takes no time.
+    /// When it is on the disk: nothing forgets it, and `guarantee()` is `OneCopy`. In memory, where servers have their
+    /// data unless a test says otherwise, that takes no time.
     ///
-    /// PostgreSQL's and MariaDB's own defaults.
+    /// The defaults of PostgreSQL and MariaDB, but not of these test servers: most tests do not ask what a crash of the
+    /// machine forgets.
     Flushed,
     /// When the operating system has it: it is there after [`kill`](crate::PostgresServer::kill), and
     /// may be forgotten if the machine fails.
