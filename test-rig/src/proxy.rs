@@ -29,7 +29,7 @@ mod shared;
 mod splitter;
 mod statement;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 pub use frame::{Direction, Fate, Frame, Opcode};
 pub use rule::{Cut, Fault, Gate, Injection};
@@ -49,6 +50,9 @@ use recipes_testing::internal::ports::{self, Port};
 
 /// Ports that are tried before giving up.
 const STARTS_MAX: usize = 10;
+
+/// How long the proxy's own port may be somebody else's.
+const PORT_MAX: Duration = Duration::from_secs(60);
 
 /// A TCP proxy on loopback, in front of one server of ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB.
 /// It understands the frames that it forwards, and injects faults at those that a test names. A frame
@@ -262,7 +266,16 @@ impl FaultProxy {
         if lock(&self.acceptor).is_some() {
             return Ok(());
         }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port.number())).await?;
+        let until = Instant::now() + PORT_MAX;
+        let listener = loop {
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, self.port.number())).await {
+                // A process that was being started when the port was closed has it until it runs its own program.
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                    sleep(Duration::from_millis(5)).await;
+                }
+                listener => break listener?,
+            }
+        };
         let connections = Arc::downgrade(&self.connections);
         let accepting = connection::accept(listener, Arc::clone(&self.shared), connections);
         *lock(&self.acceptor) = Some(tokio::spawn(accepting));

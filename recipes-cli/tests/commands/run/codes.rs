@@ -49,7 +49,7 @@ async fn input_output_and_environment_are_the_commands() {
     drop(input);
     let ran = run.wait_with_output().await.unwrap();
     let text = String::from_utf8(ran.stdout).unwrap();
-    assert_eq!(text, "from outside\na word\n/locks/a\n/locks/b\n");
+    assert_eq!(text, "from outside\na word\n/locks/b\n/locks/a\n");
     let tokens = String::from_utf8(ran.stderr).unwrap();
     let tokens: Vec<i64> = tokens.lines().map(|it| it.parse().unwrap()).collect();
     assert_eq!(tokens.len(), 2);

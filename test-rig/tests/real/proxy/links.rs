@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::try_join_all;
 use test_rig::{Cut, Direction, ZooKeeperServer};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, CreateMode, SessionState};
 
@@ -36,6 +36,20 @@ async fn refused_connections_are_taken_again_on_the_same_port() -> Outcome {
     );
     assert_eq!(stage.proxy.connections(), connections + 1);
     stage.create("/b").await?;
+    Ok(())
+}
+
+/// A process that is being started has all sockets of its parent until it runs its own program.
+#[tokio::test]
+async fn port_that_a_new_process_has_for_a_moment_is_waited_for() -> Outcome {
+    let stage = Stage::set().await?;
+    stage.proxy.refuse_connections().await;
+    let held = TcpListener::bind(stage.proxy.connect_string()).await?;
+    let mut accepted = std::pin::pin!(stage.proxy.accept_connections());
+    assert!(accepted.as_mut().now_or_never().is_none());
+    drop(held);
+    timeout(PATIENCE, accepted).await??;
+    client(&stage.proxy.connect_string()).await?;
     Ok(())
 }
 
