@@ -238,7 +238,8 @@ fn state(kind: u8, body: &[u8]) -> Option<String> {
     }
     let fields = body.split(|it| *it == 0);
     let mut states = fields.filter_map(|field| field.strip_prefix(b"C"));
-    states.next().map(text)
+    // What is damaged may have none.
+    states.next().map(text).filter(|it| !it.is_empty())
 }
 
 /// An error in place of an answer. A code of five digits is its SQLSTATE.

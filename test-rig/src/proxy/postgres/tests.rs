@@ -298,6 +298,15 @@ fn refusal_is_a_message_with_the_code_as_its_state() {
     assert!(message.names.contains(&"40001".to_owned()), "{message:?}");
 }
 
+#[test]
+fn error_without_a_state_has_no_name_of_one() {
+    assert_eq!(
+        super::state(b'E', b"SERROR\0C40001\0Mwhy\0\0"),
+        Some("40001".to_owned())
+    );
+    assert_eq!(super::state(b'E', b"SERROR\0C\0Mwhy\0\0"), None);
+}
+
 proptest! {
     #[test]
     fn messages_are_found_however_they_arrive(sizes in vec(0_usize..60, 0..60)) {
