@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use recipes_core::internal::log::Causes;
 use recipes_core::{
     AcquireError, ConfigError, ConnectError, Error, InspectError, LockKind, NodesError, RevokeError,
 };
@@ -88,17 +89,7 @@ pub(crate) fn warn(message: &str) {
 
 /// An error with its sources, in one line.
 pub(crate) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        // Some errors repeat the text of their source.
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    text
+    Causes(error).to_string()
 }
 
 fn code_of(error: &NodesError) -> u8 {

@@ -13,12 +13,14 @@
 //! | `one_or_more` | a list that is not empty |
 //! | `work` | work under a lock, in one call |
 //! | `guard` | guards |
+//! | `guard_member` | one of the locks that a guard holds |
 //! | `guard_macro` | the methods that all guards have |
 
 pub(crate) mod acquire_all;
 pub(crate) mod deadline;
 pub(crate) mod guard;
 mod guard_macro;
+pub(crate) mod guard_member;
 pub(crate) mod in_turn;
 pub(crate) mod internals;
 pub(crate) mod late;

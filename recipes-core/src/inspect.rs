@@ -231,24 +231,26 @@ async fn semaphore(
         return Ok(None);
     }
     let queue = lock_at(&format!("{path}/{MUTEX}")).await?;
+    Ok(Some(whole_semaphore(path, leases, queue)))
+}
+
+/// Both directories of a semaphore as one lock.
+fn whole_semaphore(path: &str, leases: Inspection, queue: Option<Inspection>) -> Inspection {
     let mut contenders = leases.contenders;
-    // Whoever is first there waits for as many of them as it needs.
-    let of_leases = contenders
-        .iter()
-        .rev()
-        .map(|it| it.participant.path.clone());
-    let of_leases: Vec<_> = of_leases.collect();
+    let of_leases = contenders.iter().rev();
+    let of_leases: Vec<_> = of_leases.map(|it| it.participant.path.clone()).collect();
     for mut waiter in queue.into_iter().flat_map(|queue| queue.contenders) {
+        // Whoever has the mutex waits for as many leases as it needs.
         if waiter.standing == Standing::Holds {
             waiter.standing = Standing::WaitsFor(of_leases.clone());
         }
         contenders.push(waiter);
     }
-    Ok(Some(Inspection {
+    Inspection {
         path: path.to_owned(),
         recipe: Recipe::Semaphore,
         contenders,
-    }))
+    }
 }
 
 /// Shows all locks with contenders, at or below a node. `/` shows all locks of the store.

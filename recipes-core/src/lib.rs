@@ -38,7 +38,8 @@ mod store;
 mod sync;
 mod telemetry;
 
-pub use driver::guard::{GuardMember, LockGuard};
+pub use driver::guard::LockGuard;
+pub use driver::guard_member::GuardMember;
 pub use driver::locks::DistributedLock;
 pub use driver::request::{Acquire, TryAcquire};
 pub use driver::work::Done;
@@ -84,8 +85,8 @@ pub use store::{Store, Traits};
 #[doc(hidden)]
 pub mod internal {
     pub mod log {
-        //! Targets of log events.
-        pub use crate::log::{LOCK, STORE};
+        //! Targets of log events, and what they say of errors.
+        pub use crate::log::{Causes, LOCK, STORE};
     }
 
     pub use crate::clock::human;

@@ -40,23 +40,22 @@ impl Seldom {
 }
 
 /// An error with its sources, in one line.
-pub(crate) struct Causes<'a>(pub(crate) &'a dyn StdError);
+#[derive(Debug)]
+pub struct Causes<'a>(pub &'a dyn StdError);
 
 impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = self.0.to_string();
-        f.write_str(&told)?;
+        let mut text = self.0.to_string();
         let mut source = self.0.source();
         while let Some(error) = source {
             let more = error.to_string();
             // Some errors repeat the text of their source.
-            if !told.ends_with(&more) {
-                write!(f, ": {more}")?;
-                told = more;
+            if !text.ends_with(&more) {
+                text = format!("{text}: {more}");
             }
             source = error.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 

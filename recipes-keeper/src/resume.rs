@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use recipes_core::internal::log::Causes;
 use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
 use tracing::warn;
 
@@ -32,7 +33,7 @@ pub(crate) async fn connected(
             Ok(Some(wire)) => return Ok(wire),
             Ok(None) => return Err(EndReason::Expired),
             Err(error) => {
-                let why = chain(&error);
+                let why = Causes(&error).to_string();
                 if why != said {
                     warn!(target: STORE, session = kept.id, why, "cannot connect");
                     said = why;
@@ -150,15 +151,4 @@ async fn delete(
         }
     }
     Ok(true)
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &NodesError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -10,6 +10,7 @@ use tracing::Instrument;
 
 use crate::driver::acquire_all::Refusal;
 use crate::driver::deadline::Deadline;
+use crate::driver::guard_member::GuardMember;
 use crate::driver::internals::LockInternals;
 use crate::driver::one_or_more::OneOrMore;
 use crate::error::{AcquireError, Error, LostError};
@@ -19,34 +20,9 @@ use crate::lock::lease::Lease;
 use crate::lock::lease_state::GuardState;
 use crate::lock::release::{ReleaseOutcome, Released, release_all, worst};
 use crate::lock::transaction::Transaction;
-use crate::names::key::unescape_key;
 use crate::names::token::FencingToken;
 use crate::store::fence::Fence;
 use crate::telemetry;
-
-/// One lock that a guard holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GuardMember {
-    /// Path of the lock directory.
-    pub path: String,
-    /// Full path of the lock node.
-    pub node_path: String,
-    /// Token of this grant.
-    pub fencing_token: FencingToken,
-    /// State of this lock.
-    pub state: GuardState,
-}
-
-impl GuardMember {
-    /// Returns the key of which a `LockFactory` has made the lock: the last part of the path,
-    /// [unescaped](crate::unescape_key). `None` if no key has such a path.
-    #[must_use]
-    pub fn key(&self) -> Option<String> {
-        let (_, part) = self.path.rsplit_once('/')?;
-        unescape_key(part)
-    }
-}
 
 /// Proof that one lock, or a set of locks, is held.
 ///
@@ -178,7 +154,7 @@ impl LockGuard {
     pub fn members(&self) -> Vec<GuardMember> {
         let leases: Vec<_> = self.leases().collect();
         let listed = self.places.iter().filter_map(|place| leases.get(*place));
-        listed.map(|lease| member(lease)).collect()
+        listed.map(|lease| GuardMember::of(lease)).collect()
     }
 
     /// Returns the token of the lock with this [key](GuardMember::key): for the row that it protects. `None` if no
@@ -459,14 +435,5 @@ impl AsRef<Self> for LockGuard {
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_as("LockGuard", f)
-    }
-}
-
-fn member(lease: &Lease) -> GuardMember {
-    GuardMember {
-        path: lease.path().to_owned(),
-        node_path: lease.node_path().to_owned(),
-        fencing_token: lease.fencing_token(),
-        state: lease.state(),
     }
 }

@@ -1,5 +1,6 @@
 //! The locks that one request acquires, and the interface of all locks.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -96,10 +97,10 @@ impl Locks {
     /// The same, whose guard lists its members in the order of these paths.
     #[must_use]
     pub fn listed_by<'a>(self, paths: impl IntoIterator<Item = &'a str>) -> Self {
-        let singles = self.singles();
-        let place = |path: &str| singles.iter().position(|it| it.path() == path);
-        let places: Arc<[usize]> = paths.into_iter().filter_map(place).collect();
-        debug_assert_eq!(places.len(), singles.len());
+        let asked: HashMap<_, _> = paths.into_iter().zip(0..).collect();
+        let mut places: Vec<_> = (0..).zip(self.singles()).collect();
+        places.sort_by_key(|(_, lock)| asked.get(lock.path()).copied());
+        let places = places.into_iter().map(|(place, _)| place).collect();
         Self::Listed(Arc::new(self), places)
     }
 
