@@ -104,12 +104,11 @@ pub use key_member::KeyMember;
 pub use recipes_core::{
     Acquire, AcquireError, Basis, ConfigError, ConnectError, Contender, Dialect, DistributedLock,
     Done, Edge, Error, Fence, FenceError, FencingToken, Guarantee, GuardMember, GuardState,
-    HealthWatcher, Identity, InspectError, Inspection, LatchError, LockGuard, LockKind,
-    LockOptions, LostError, LostReason, NodeStat, NodesError, Owner, ParentMode, Participant,
-    Party, QueryError, Recipe, ReleaseError, ReleaseOutcome, RevokeError, Scan, Session,
-    SessionHealth, SessionOptions, Standing, Step, TimeoutReason, Transaction, TransactionError,
-    TransactionResult, TryAcquire, VerifyError, WaitForGraph, escape_key, inspect, scan,
-    unescape_key,
+    HealthWatcher, Identity, Inspection, LatchError, LockGuard, LockKind, LockOptions, LostError,
+    LostReason, NodeStat, NodesError, Owner, ParentMode, Participant, Party, QueryError, Recipe,
+    ReleaseError, ReleaseOutcome, Scan, Session, SessionHealth, SessionOptions, Standing, Step,
+    TimeoutReason, Transaction, TransactionError, TransactionResult, TryAcquire, VerifyError,
+    WaitForGraph, escape_key, inspect, scan, unescape_key,
 };
 pub use recipes_leader::{
     Candidate, ElectionLayout, LatchWatcher, LeaderElection, LeaderLatch, LeaderObserver,

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::time::SystemTime;
 
 use lock_recipes::{
-    Error, InterProcessReadWriteLock, LockGuard, NodesError, QueryError, ReadGuard, ReleaseOutcome,
-    Session, TransactionError,
+    Error, InterProcessReadWriteLock, LockGuard, NodesError, ReadGuard, ReleaseOutcome, Session,
+    TransactionError,
 };
 use tracing::warn;
 
@@ -57,12 +57,7 @@ pub(crate) enum StoreError {
 impl StoreError {
     /// Whether a retry may soon succeed.
     pub(crate) fn is_transient(&self) -> bool {
-        use NodesError::SessionEnded;
         match self {
-            Self::Lock(Error::Query(QueryError::Failed {
-                source: SessionEnded,
-                ..
-            })) => true,
             Self::Lock(error) => error.is_lost() || error.is_transient(),
             _ => false,
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use recipes_core::internal::log::Causes;
 use recipes_core::{
-    AcquireError, ConfigError, ConnectError, Error, InspectError, LockKind, NodesError, RevokeError,
+    AcquireError, ConfigError, ConnectError, Error, LockKind, NodesError, QueryError,
 };
 
 use recipes_sql::{MySqlRefusal, PostgresRefusal};
@@ -133,18 +133,14 @@ impl From<Error> for Failure {
                 AcquireError::Refused { source, .. } => code_of(source),
                 _ => code::INTERNAL,
             },
-            Error::Inspect(error) => match error {
-                InspectError::InvalidPath { .. } => code::USAGE,
-                InspectError::NoSuchNode { .. } | InspectError::NotALock { .. } => code::NO_LOCK,
-                InspectError::NotAuthorized { .. } => code::NO_PERMISSION,
-                InspectError::NoConnection { .. } => code::NO_CONNECTION,
-                _ => code::INTERNAL,
-            },
-            Error::Revoke(error) => match error {
-                RevokeError::SessionClosed { .. } | RevokeError::Unknown { .. } => {
-                    code::NO_CONNECTION
-                }
-                RevokeError::Failed { source, .. } => code_of(source),
+            Error::Query(error) => match error {
+                QueryError::Config(_) => code::USAGE,
+                QueryError::NoSuchNode { .. } | QueryError::NotALock { .. } => code::NO_LOCK,
+                QueryError::NotAuthorized { .. } => code::NO_PERMISSION,
+                QueryError::SessionClosed { .. }
+                | QueryError::Unanswered { .. }
+                | QueryError::Unknown { .. } => code::NO_CONNECTION,
+                QueryError::Refused { source, .. } => code_of(source),
                 _ => code::INTERNAL,
             },
             _ => code::INTERNAL,
@@ -171,8 +167,8 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<InspectError> for Failure {
-    fn from(error: InspectError) -> Self {
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
         Error::from(error).into()
     }
 }

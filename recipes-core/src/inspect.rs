@@ -14,7 +14,7 @@ pub use graph::{Basis, Edge, Party, WaitForGraph};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::error::{Error, InspectError, QueryError};
+use crate::error::{Error, QueryError};
 use crate::inspect::participants::Participant;
 use crate::inspect::reader::{Directory, Node, Reader};
 use crate::inspect::standing::Child;
@@ -22,7 +22,6 @@ use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
 use crate::names::path;
 use crate::rules::mixed::{LEASES, MUTEX};
-use crate::store::nodes::NodesError;
 
 /// How many directories a scan visits at a time. Each needs two or three round trips, so this many
 /// keep the connection busy. What is known of a directory is kept while it is visited.
@@ -141,7 +140,7 @@ pub struct Scan {
 /// queue. That reader is shown as waiting, though the thread holds the lock.
 ///
 /// # Errors
-/// See [`InspectError`]. [`NotALock`](InspectError::NotALock) is also returned for a lock without
+/// [`QueryError`]. [`NotALock`](QueryError::NotALock) is also returned for a lock without
 /// contenders, whose empty directory may still exist.
 ///
 /// # Cancel safety
@@ -172,7 +171,7 @@ pub async fn inspect(session: &Session, path: &str) -> Result<Inspection, Error>
 pub async fn inspect_with_strangers(
     session: &Session,
     path: &str,
-) -> Result<Inspection, InspectError> {
+) -> Result<Inspection, QueryError> {
     inspect_as(session, path, Shown::Strangers).await
 }
 
@@ -185,25 +184,18 @@ enum Shown {
     Strangers,
 }
 
-async fn inspect_as(
-    session: &Session,
-    path: &str,
-    shown: Shown,
-) -> Result<Inspection, InspectError> {
-    let failed = |error| InspectError::failed(path, error);
-    path::validate(path).map_err(|error| failed(error.into()))?;
+async fn inspect_as(session: &Session, path: &str, shown: Shown) -> Result<Inspection, QueryError> {
+    path::validate(path)?;
     let reader = Reader::new(session);
-    reader.sync(path).await.map_err(failed)?;
-    let directory = reader.directory(path).await.map_err(failed)?;
+    reader.sync(path).await?;
+    let directory = reader.directory(path).await?;
     let leases = format!("{path}/{LEASES}");
     let may_be_a_semaphore = directory.below.contains(&leases);
     let mut lock = lock_in(path, directory, shown);
     if lock.is_none() && may_be_a_semaphore {
-        lock = semaphore(&reader, path, &leases, shown)
-            .await
-            .map_err(failed)?;
+        lock = semaphore(&reader, path, &leases, shown).await?;
     }
-    lock.ok_or_else(|| InspectError::NotALock {
+    lock.ok_or_else(|| QueryError::NotALock {
         path: path.to_owned(),
     })
 }
@@ -218,10 +210,7 @@ async fn semaphore(
 ) -> Result<Option<Inspection>, QueryError> {
     let lock_at = async |path: &str| match reader.directory(path).await {
         Ok(directory) => Ok(lock_in(path, directory, shown)),
-        Err(QueryError::Failed {
-            source: NodesError::NoNode,
-            ..
-        }) => Ok(None),
+        Err(QueryError::NoSuchNode { .. }) => Ok(None),
         Err(error) => Err(error),
     };
     let Some(leases) = lock_at(leases).await? else {
@@ -265,7 +254,7 @@ fn whole_semaphore(path: &str, leases: Inspection, queue: Option<Inspection>) ->
 /// together need not have been true at any one time.
 ///
 /// # Errors
-/// [`InspectError`] for `root` itself, or if the store does not answer. A node below `root` that
+/// [`QueryError`] for `root` itself, or if the store does not answer. A node below `root` that
 /// may not be listed is named in [`Scan::unreadable`].
 ///
 /// # Cancel safety
@@ -279,18 +268,17 @@ pub async fn scan(session: &Session, root: &str) -> Result<Scan, Error> {
 /// # Errors
 /// As [`scan`].
 #[doc(hidden)]
-pub async fn scan_with_strangers(session: &Session, root: &str) -> Result<Scan, InspectError> {
+pub async fn scan_with_strangers(session: &Session, root: &str) -> Result<Scan, QueryError> {
     scan_as(session, root, Shown::Strangers).await
 }
 
-async fn scan_as(session: &Session, root: &str, shown: Shown) -> Result<Scan, InspectError> {
+async fn scan_as(session: &Session, root: &str, shown: Shown) -> Result<Scan, QueryError> {
     // `/` cannot be a lock, but it can be the root of a scan.
-    let failed = |error| InspectError::failed(root, error);
     if root != "/" {
-        path::validate(root).map_err(|error| failed(error.into()))?;
+        path::validate(root)?;
     }
     let reader = &Reader::new(session);
-    reader.sync(root).await.map_err(failed)?;
+    reader.sync(root).await?;
     let mut scan = Scan {
         locks: Vec::new(),
         unreadable: Vec::new(),
@@ -314,14 +302,9 @@ async fn scan_as(session: &Session, root: &str, shown: Shown) -> Result<Scan, In
                 waiting.append(&mut directory.below);
                 scan.locks.extend(lock_in(&path, directory, shown));
             }
-            Err(error) if path == root || is_silence(&error) => {
-                return Err(InspectError::failed(&path, error));
-            }
+            Err(error) if path == root || is_silence(&error) => return Err(error),
             // The directory was deleted meanwhile.
-            Err(QueryError::Failed {
-                source: NodesError::NoNode,
-                ..
-            }) => {}
+            Err(QueryError::NoSuchNode { .. }) => {}
             Err(error) => scan.unreadable.push((path, error)),
         }
     }

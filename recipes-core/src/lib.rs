@@ -44,9 +44,8 @@ pub use driver::locks::DistributedLock;
 pub use driver::request::{Acquire, TryAcquire};
 pub use driver::work::Done;
 pub use error::{
-    AcquireError, ConfigError, ConnectError, Error, FenceError, InspectError, LatchError,
-    LostError, LostReason, QueryError, ReleaseError, RevokeError, Step, TimeoutReason,
-    TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, Error, FenceError, LatchError, LostError, LostReason,
+    QueryError, ReleaseError, Step, TimeoutReason, TransactionError, VerifyError,
 };
 pub use inspect::participants::Participant;
 pub use inspect::{

@@ -25,7 +25,7 @@ use crate::candidate::Candidate;
 ///   does not answer.
 ///
 /// It ends after an error: [`QueryError::SessionClosed`](recipes_core::QueryError::SessionClosed) when the session is
-/// closed, and [`QueryError::Failed`](recipes_core::QueryError::Failed) if the store refuses for good.
+/// closed, and another [`QueryError`](recipes_core::QueryError) if the store refuses for good.
 ///
 /// What it reports has been true, and may be over. Who must know that it leads asks its
 /// [`Leadership`](crate::Leadership).

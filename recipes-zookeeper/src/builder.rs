@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recipes_core::{
-    ConfigError, ConnectError, Error, NodesError, ParentMode, QueryError, RequestLimit, Session,
+    ConfigError, ConnectError, Error, ParentMode, QueryError, RequestLimit, Session,
     SessionOptions, Store,
 };
 use zookeeper_client::{Acl, Acls};
@@ -170,10 +170,7 @@ impl ZooKeeperBuilder {
         let refused = match session.read("/").await {
             Ok(Some(_)) => return Ok(session),
             // It may exist without being readable.
-            Err(Error::Query(QueryError::Failed {
-                source: NodesError::NoAuth,
-                ..
-            })) => return Ok(session),
+            Err(Error::Query(QueryError::NotAuthorized { .. })) => return Ok(session),
             Ok(None) => ConnectError::ChrootMissing { address, chroot },
             Err(error) => ConnectError::TimedOut {
                 address,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{FutureExt, poll};
 use lock_recipes::{
     Error, GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions,
-    Member, MultiLock, NodesError, Owner, Participant, RevokeError, Session, ZooKeeper,
+    Member, MultiLock, Owner, Participant, QueryError, Session, ZooKeeper,
 };
 use test_rig::{
     Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own,
@@ -324,7 +324,7 @@ async fn refusals_of_a_request_are_told() {
     memory.deny(PATH, Operation::Multi);
     let refused = participant.revoke(&other).await.unwrap_err();
     assert!(
-        matches!(&refused, Error::Revoke(RevokeError::Failed { path, source: NodesError::NoAuth }) if *path == node(&held)),
+        matches!(&refused, Error::Query(QueryError::NotAuthorized { path }) if *path == node(&held)),
         "{refused}"
     );
     memory.allow_all();
@@ -332,7 +332,7 @@ async fn refusals_of_a_request_are_told() {
     memory.disconnect(id);
     let unanswered = participant.revoke(&other).await.unwrap_err();
     assert!(
-        matches!(&unanswered, Error::Revoke(RevokeError::Unknown { source, .. }) if source.is_transient()),
+        matches!(&unanswered, Error::Query(QueryError::Unknown { source, .. }) if source.is_transient()),
         "{unanswered}"
     );
     assert!(
@@ -343,7 +343,7 @@ async fn refusals_of_a_request_are_told() {
     other.close().await;
     let closed = participant.revoke(&other).await.unwrap_err();
     assert!(
-        matches!(closed, Error::Revoke(RevokeError::SessionClosed { .. })),
+        matches!(closed, Error::Query(QueryError::SessionClosed { .. })),
         "{closed}"
     );
 }

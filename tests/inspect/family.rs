@@ -1,8 +1,8 @@
 //! Inspection of semaphores and elections.
 
 use lock_recipes::{
-    ElectionLayout, Error, InspectError, InterProcessMutex, InterProcessSemaphore, LeaderElection,
-    LockKind, Recipe, inspect, scan,
+    ElectionLayout, Error, InterProcessMutex, InterProcessSemaphore, LeaderElection, LockKind,
+    QueryError, Recipe, inspect, scan,
 };
 use test_rig::{TestEnsemble, on_every_ensemble};
 
@@ -65,13 +65,13 @@ async fn semaphore_shows_its_leases_and_who_waits_for_the_mutex(ensemble: TestEn
     }
     // Nobody is there any more, or its directories are gone.
     let free = inspect(&session, LIMIT).await.unwrap_err();
-    let is_free = |it: &InspectError| {
+    let is_free = |it: &QueryError| {
         matches!(
             it,
-            InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }
+            QueryError::NotALock { .. } | QueryError::NoSuchNode { .. }
         )
     };
-    assert!(matches!(&free, Error::Inspect(it) if is_free(it)), "{free}");
+    assert!(matches!(&free, Error::Query(it) if is_free(it)), "{free}");
 }
 
 /// Only its name is that of a semaphore's leases.
@@ -81,7 +81,7 @@ async fn mutex_called_leases_is_no_semaphore(ensemble: TestEnsemble) {
     let held = lock.acquire().await.unwrap();
     let refused = inspect(&session, "/limits/other").await.unwrap_err();
     assert!(
-        matches!(refused, Error::Inspect(InspectError::NotALock { .. })),
+        matches!(refused, Error::Query(QueryError::NotALock { .. })),
         "{refused}"
     );
     held.release().await.unwrap();

@@ -2,7 +2,7 @@
 //! are nested in those of other processes.
 
 use lock_recipes::{
-    InspectError, InterProcessMutex, InterProcessReadWriteLock, Owner, Recipe, Session, Standing,
+    InterProcessMutex, InterProcessReadWriteLock, Owner, QueryError, Recipe, Session, Standing,
     WaitForGraph, ZooKeeper, scan,
 };
 use recipes_core::internal::{inspect_front, inspect_with_strangers, scan_with_strangers};
@@ -59,7 +59,7 @@ async fn front_of_a_queue_is_read_and_the_rest_counted(ensemble: TestEnsemble) {
     last.await.unwrap().unwrap().release().await.unwrap();
     match inspect_front(&session, PATH, 2).await {
         // The server has removed the directory, which nobody uses any more.
-        Err(InspectError::NoSuchNode { .. }) => {}
+        Err(QueryError::NoSuchNode { .. }) => {}
         front => {
             let front = front.unwrap();
             assert_eq!((front.holders, front.waiters, front.first.len()), (0, 0, 0));

@@ -2,8 +2,8 @@
 
 use futures::poll;
 use lock_recipes::{
-    Acls, Error, InspectError, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions,
-    Owner, Recipe, Session, Standing, inspect,
+    Acls, Error, InterProcessMutex, InterProcessReadWriteLock, LockKind, LockOptions, Owner,
+    QueryError, Recipe, Session, Standing, inspect,
 };
 use test_rig::{MemoryEnsemble, Operation, TestEnsemble, on_every_ensemble};
 use zookeeper_client::CreateMode;
@@ -244,8 +244,8 @@ async fn queue_that_moves_on_while_it_is_read_is_never_an_error(ensemble: TestEn
         match inspect(&session, PATH).await {
             Ok(seen) => assert!(seen.holders().count() <= 1, "{seen:?}"),
             Err(
-                Error::Inspect(InspectError::NotALock { .. })
-                | Error::Inspect(InspectError::NoSuchNode { .. }),
+                Error::Query(QueryError::NotALock { .. })
+                | Error::Query(QueryError::NoSuchNode { .. }),
             ) => {}
             Err(error) => panic!("{error}"),
         }

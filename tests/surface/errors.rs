@@ -109,17 +109,17 @@ async fn session_that_is_closed_is_named_as_the_cause() {
     let refused = session.read(PATH).await.unwrap_err();
     assert_eq!(
         chain(&refused),
-        "\"/locks/orders\" not read: the session is closed"
+        "\"/locks/orders\" is not reached: the session is closed"
     );
     let refused = holder.revoke(&session).await.unwrap_err();
     assert_eq!(
         chain(&refused),
-        format!("request to give up \"{node}\" not made: the session is closed")
+        format!("\"{node}\" is not reached: the session is closed")
     );
     let refused = inspect(&session, PATH).await.unwrap_err();
     assert_eq!(
         chain(&refused),
-        "no answer about \"/locks/orders\": session ended"
+        "\"/locks/orders\" is not reached: the session is closed"
     );
 }
 
@@ -195,16 +195,13 @@ async fn refusal_of_the_store_is_named_with_the_node() {
     );
     let holder = mutex(&session).participants().await.unwrap().remove(0);
     let refused = holder.revoke(&session).await.unwrap_err();
-    assert_eq!(
-        chain(&refused),
-        format!("request to give up \"{node}\" not made: not authorized")
-    );
+    assert_eq!(chain(&refused), format!("not authorized to use \"{node}\""));
     ensemble.deny(PATH, Operation::Read);
     let unread = session.read(PATH).await.unwrap_err();
-    assert_eq!(chain(&unread), "\"/locks/orders\" not read: not authorized");
+    assert_eq!(chain(&unread), "not authorized to use \"/locks/orders\"");
     ensemble.deny(PATH, Operation::List);
     let refused = inspect(&session, PATH).await.unwrap_err();
-    assert_eq!(chain(&refused), "not authorized to list \"/locks/orders\"");
+    assert_eq!(chain(&refused), "not authorized to use \"/locks/orders\"");
     ensemble.allow_all();
     held.release().await.unwrap();
     let ensemble = TestEnsemble::Memory(ensemble);

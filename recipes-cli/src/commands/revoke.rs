@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recipes_core::internal::{human, inspect_with_strangers};
 use recipes_core::{
-    Contender, InspectError, Inspection, Nodes, NodesError, Participant, Session, Standing,
+    Contender, Inspection, Nodes, NodesError, Participant, QueryError, Session, Standing,
 };
 use tokio::time::timeout;
 
@@ -158,7 +158,7 @@ async fn chosen(session: &Session, path: &str) -> Result<Chosen, Failure> {
     let error = match inspect_with_strangers(session, path).await {
         Ok(lock) => return in_the_way(&lock),
         // A node that may not be listed may still be a contender's.
-        Err(error @ (InspectError::NotALock { .. } | InspectError::NotAuthorized { .. })) => error,
+        Err(error @ (QueryError::NotALock { .. } | QueryError::NotAuthorized { .. })) => error,
         Err(error) => return Err(error.into()),
     };
     let directory = path.rsplit_once('/').map(|(directory, _)| directory);
@@ -168,8 +168,8 @@ async fn chosen(session: &Session, path: &str) -> Result<Chosen, Failure> {
     let lock = match (inspect_with_strangers(session, directory).await, &error) {
         (Ok(lock), _) => lock,
         // These errors reveal nothing about the path.
-        (Err(InspectError::NotALock { .. } | InspectError::NoSuchNode { .. }), _)
-        | (Err(InspectError::NotAuthorized { .. }), InspectError::NotAuthorized { .. }) => {
+        (Err(QueryError::NotALock { .. } | QueryError::NoSuchNode { .. }), _)
+        | (Err(QueryError::NotAuthorized { .. }), QueryError::NotAuthorized { .. }) => {
             return Err(strangers::explained(session, error).await);
         }
         (Err(error), _) => return Err(error.into()),

@@ -1,7 +1,7 @@
 //! Nodes in lock directories that no lock recipe made, named where nothing else is to be shown.
 
 use recipes_core::internal::inspect_front;
-use recipes_core::{InspectError, Session};
+use recipes_core::{QueryError, Session};
 
 use crate::exit::Failure;
 
@@ -10,9 +10,9 @@ const NAMED_MAX: usize = 3;
 
 /// The failure of an inspection. Where no lock is, it names what is there: contenders may wait for
 /// such nodes too.
-pub(crate) async fn explained(session: &Session, error: InspectError) -> Failure {
+pub(crate) async fn explained(session: &Session, error: QueryError) -> Failure {
     let others = match &error {
-        InspectError::NotALock { path } => match inspect_front(session, path, 0).await {
+        QueryError::NotALock { path } => match inspect_front(session, path, 0).await {
             Ok(front) => listed(&front.strangers),
             // The first error is the one that counts.
             Err(_) => String::new(),

@@ -1,8 +1,8 @@
 //! The error of every call.
 
 use crate::error::{
-    AcquireError, ConfigError, ConnectError, FenceError, InspectError, LatchError, LostError,
-    QueryError, ReleaseError, RevokeError, TransactionError, VerifyError,
+    AcquireError, ConfigError, ConnectError, FenceError, LatchError, LostError, QueryError,
+    ReleaseError, TransactionError, VerifyError,
 };
 
 /// The error of every call of this library. So one `#[from] Error` is enough for `?` in a service's own enum.
@@ -65,18 +65,12 @@ pub enum Error {
     /// A lock cannot be checked inside a transaction of a database.
     #[error(transparent)]
     Fence(#[from] FenceError),
-    /// A request to give a lock up failed, or may have failed.
-    #[error(transparent)]
-    Revoke(#[from] RevokeError),
-    /// A read without a lock failed.
+    /// A request without a lock failed: to read, to show locks, or to have a holder give its lock up.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// A leader latch does not lead any more.
     #[error(transparent)]
     Latch(#[from] LatchError),
-    /// Locks cannot be shown.
-    #[error(transparent)]
-    Inspect(#[from] InspectError),
 }
 
 impl Error {
@@ -97,12 +91,6 @@ impl Error {
             | Self::Transaction(
                 TransactionError::Refused { source, .. }
                 | TransactionError::Rejected { source, .. },
-            )
-            | Self::Revoke(
-                RevokeError::Failed { source, .. } | RevokeError::Unknown { source, .. },
-            )
-            | Self::Inspect(
-                InspectError::NoConnection { source, .. } | InspectError::Refused { source, .. },
             ) => source.is_transient(),
             _ => false,
         }
@@ -127,7 +115,6 @@ impl Error {
             Self::Acquire(error) => error.is_closed(),
             Self::Query(error) => error.is_closed(),
             Self::Latch(error) => error.is_closed(),
-            Self::Revoke(error) => error.is_closed(),
             Self::Lost(lost)
             | Self::Release(ReleaseError::Lost(lost))
             | Self::Verify(VerifyError::Lost(lost))

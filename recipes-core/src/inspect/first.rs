@@ -166,7 +166,7 @@ impl FirstWatcher {
     /// session.
     ///
     /// # Errors
-    /// [`QueryError::SessionClosed`], and [`QueryError::Failed`] if the store refuses for good. In
+    /// [`QueryError`], and only if the session is closed or the store refuses for good. In
     /// an outage it waits.
     ///
     /// # Cancel safety
@@ -215,8 +215,7 @@ impl FirstWatcher {
                     return Ok(first);
                 }
                 Err(error) if error.is_lasting() => {
-                    let source = error;
-                    return Err(QueryError::Failed { path, source });
+                    return Err(QueryError::failed(&path, error));
                 }
                 Err(_) => backoff.wait().await,
             }

@@ -3,7 +3,7 @@
 use crate::error::QueryError;
 use crate::inspect::reader::{Node, Reader};
 use crate::inspect::standing::{self, Child, Place};
-use crate::inspect::{Contender, InspectError, Recipe, Standing};
+use crate::inspect::{Contender, Recipe, Standing};
 use crate::lock::session::Session;
 use crate::names::path;
 
@@ -38,11 +38,10 @@ pub async fn inspect_front(
     session: &Session,
     path: &str,
     most: usize,
-) -> Result<Front, InspectError> {
-    let failed = |error: QueryError| InspectError::failed(path, error);
-    path::validate(path).map_err(|error| failed(error.into()))?;
+) -> Result<Front, QueryError> {
+    path::validate(path)?;
     let reader = Reader::new(session);
-    let names = reader.list(path).await.map_err(failed)?;
+    let names = reader.list(path).await?;
     // Which session owns a node is not known from its name.
     let children = names.iter().map(|name| Child {
         name,
@@ -68,11 +67,9 @@ pub async fn inspect_front(
         false => holders,
     };
     for name in ahead.iter().take(most).filter_map(|it| names.get(*it)) {
-        let read = reader.node(&format!("{path}/{name}")).await;
+        let read = reader.node(&format!("{path}/{name}")).await?;
         // A node that is gone meanwhile is not at the front any more.
-        front
-            .first
-            .extend(read.map_err(failed)?.map(|(node, _)| at_front(node)));
+        front.first.extend(read.map(|(node, _)| at_front(node)));
     }
     Ok(front)
 }

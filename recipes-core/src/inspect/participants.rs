@@ -56,10 +56,8 @@ impl Participant {
     /// `RevocationListener` in Curator. Curator's word for this call is `Revoker.attemptRevoke`.
     ///
     /// # Errors
-    /// - [`RevokeError::SessionClosed`](crate::RevokeError::SessionClosed) if the session was closed or has ended.
-    /// - [`RevokeError::Failed`](crate::RevokeError::Failed) if the store refuses.
-    /// - [`RevokeError::Unknown`](crate::RevokeError::Unknown) if it does not answer within the session's connect
-    ///   timeout.
+    /// [`QueryError`](crate::QueryError), with [`Unknown`](crate::QueryError::Unknown) if the store does not answer
+    /// within the session's connect timeout.
     ///
     /// # Cancel safety
     /// The request may or may not have been made when the future is dropped.

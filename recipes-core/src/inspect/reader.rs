@@ -12,7 +12,6 @@ use crate::inspect::standing::Child;
 use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
 use crate::session::epoch::Epoch;
-use crate::store::nodes::NodesError;
 use crate::store::retry::persist;
 
 /// How many nodes of one directory are read at a time.
@@ -186,11 +185,5 @@ impl<'a> Reader<'a> {
 }
 
 fn is_no_auth(error: &QueryError) -> bool {
-    matches!(
-        error,
-        QueryError::Failed {
-            source: NodesError::NoAuth,
-            ..
-        }
-    )
+    matches!(error, QueryError::NotAuthorized { .. })
 }

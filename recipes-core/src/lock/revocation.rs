@@ -7,7 +7,7 @@
 
 use futures::{FutureExt, TryFutureExt};
 
-use crate::error::RevokeError;
+use crate::error::QueryError;
 use crate::lock::session::Session;
 use crate::names::record::REVOKE;
 use crate::session::core::Unanswered;
@@ -20,7 +20,7 @@ pub(crate) fn is_request(data: &[u8]) -> bool {
 }
 
 /// Makes a request; `false` if there is no such node.
-pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, RevokeError> {
+pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, QueryError> {
     let set = || NodeOp::Set {
         path: path.to_owned(),
         data: REVOKE.to_vec(),
@@ -31,18 +31,15 @@ pub(crate) async fn request(session: &Session, path: &str) -> Result<bool, Revok
         // A repeated request has no further effect.
         persist(|| nodes.multi(vec![set()]).map_err(|it| it.source).boxed()).await
     });
-    let path = || path.to_owned();
+    let owned = || path.to_owned();
     match written.await {
         Ok(_) => Ok(true),
         Err(Unanswered::Failed(NodesError::NoNode)) => Ok(false),
-        Err(Unanswered::Failed(source)) if source.is_unanswered() => Err(RevokeError::Unknown {
-            path: path(),
+        Err(Unanswered::Failed(source)) if source.is_unanswered() => Err(QueryError::Unknown {
+            path: owned(),
             source,
         }),
-        Err(Unanswered::Failed(source)) => Err(RevokeError::Failed {
-            path: path(),
-            source,
-        }),
-        Err(Unanswered::Closed) => Err(RevokeError::SessionClosed { path: path() }),
+        Err(Unanswered::Failed(source)) => Err(QueryError::failed(path, source)),
+        Err(Unanswered::Closed) => Err(QueryError::SessionClosed { path: owned() }),
     }
 }

@@ -118,7 +118,7 @@ impl Session {
     /// this session's ensemble.
     ///
     /// # Errors
-    /// [`QueryError::SessionClosed`] if the session is closed or has ended; [`QueryError::Failed`]
+    /// [`QueryError::SessionClosed`] if the session is closed or has ended; another [`QueryError`]
     /// if the store refuses, or does not answer within the session's connect timeout.
     ///
     /// # Cancel safety

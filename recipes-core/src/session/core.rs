@@ -134,13 +134,11 @@ impl SessionCore {
         path: &str,
         read: impl AsyncFnOnce(Arc<Epoch>) -> Result<T, NodesError>,
     ) -> Result<T, QueryError> {
-        let path = || path.to_owned();
         self.ask(read).await.map_err(|unanswered| match unanswered {
-            Unanswered::Closed => QueryError::SessionClosed { path: path() },
-            Unanswered::Failed(source) => QueryError::Failed {
-                path: path(),
-                source,
+            Unanswered::Closed => QueryError::SessionClosed {
+                path: path.to_owned(),
             },
+            Unanswered::Failed(source) => QueryError::failed(path, source),
         })
     }
 

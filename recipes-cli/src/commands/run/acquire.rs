@@ -4,9 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join;
-use recipes_core::{
-    AcquireError, ConnectError, Error, LockGuard, QueryError, Session, SessionHealth,
-};
+use recipes_core::{AcquireError, ConnectError, Error, LockGuard, Session, SessionHealth};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::StoreArguments;
@@ -147,10 +145,8 @@ async fn is_answered(session: &Session, path: &str) -> bool {
     match timeout(ANSWER_MAX, session.read(path)).await {
         Ok(Ok(_)) => true,
         // A refusal is an answer.
-        Ok(Err(Error::Query(QueryError::Failed { source, .. }))) => {
-            Failure::refused(path, &source).code != code::NO_CONNECTION
-        }
-        Ok(Err(_)) | Err(_) => false,
+        Ok(Err(error)) => Failure::from(error).code != code::NO_CONNECTION,
+        Err(_) => false,
     }
 }
 

@@ -40,7 +40,7 @@ async fn what_is_closed_is_told_and_does_not_hide_the_rest() {
         Events::of(&served.address).await.next().await.unwrap()
     };
     let closed = first(&[PATH]).await;
-    assert_eq!(closed["trouble"], "not authorized to list \"/locks/a\"");
+    assert_eq!(closed["trouble"], "not authorized to use \"/locks/a\"");
     assert_eq!(closed["changed"], json!([]));
     let rest = first(&["/locks"]).await;
     assert!(rest["trouble"].is_null(), "{rest}");
