@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)).unwrap()
@@ -76,13 +77,29 @@ fn every_exit_code_of_lockctl_is_in_its_guide() {
     }
 }
 
-/// The pages in a folder and below it.
-fn pages(folder: &Path) -> Vec<PathBuf> {
+/// All pages of the repository.
+pub(super) fn pages() -> Vec<PathBuf> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut pages = pages_below(&root.join("docs"));
+    let others = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "tests/README.md",
+        "tests/peers/README.md",
+        "tests/zoo/README.md",
+    ];
+    pages.extend(others.map(|it| root.join(it)));
+    pages
+}
+
+fn pages_below(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            pages.extend(self::pages(&path));
+            pages.extend(pages_below(&path));
         } else if path.extension().is_some_and(|it| it == "md") {
             pages.push(path);
         }
@@ -90,32 +107,133 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
+/// The fenced blocks of a page in this language.
+pub(super) fn blocks(page: &str, language: &str) -> Vec<String> {
+    let (mut blocks, mut within) = (Vec::new(), None::<(String, bool)>);
+    for line in page.lines() {
+        match (line.trim_start().strip_prefix("```"), &mut within) {
+            (Some(_), Some((block, is_wanted))) => {
+                if *is_wanted {
+                    blocks.push(std::mem::take(block));
+                }
+                within = None;
+            }
+            (Some(word), None) => within = Some((String::new(), word == language)),
+            (None, Some((block, _))) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// The anchors of a page's headings, as they are made on the web.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.lines().filter(|it| it.starts_with('#'));
+    let texts = headings.map(|it| it.trim_start_matches('#').trim().to_lowercase());
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    texts
+        .map(|it| {
+            it.chars()
+                .filter(kept)
+                .collect::<String>()
+                .replace(' ', "-")
+        })
+        .collect()
+}
+
 #[test]
-fn every_file_that_a_page_links_to_exists() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut pages = pages(&root.join("docs"));
-    let others = [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CHANGELOG.md",
-        "tests/README.md",
-        "tests/zoo/README.md",
-    ];
-    pages.extend(others.map(|it| root.join(it)));
-    let mut count = 0;
-    for page in pages {
+fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
+    let (mut files, mut headings) = (0, 0);
+    for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         for after in text.split("](").skip(1) {
-            let target = after.split([')', '#', ' ']).next().unwrap();
+            let target = after.split([')', ' ']).next().unwrap();
             if target.is_empty() || target.contains("://") {
                 continue;
             }
-            let file = page.parent().unwrap().join(target);
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
             assert!(file.exists(), "{}: {target}", page.display());
+            files += 1;
+            if !heading.is_empty() && file.extension().is_some_and(|it| it == "md") {
+                let there = anchors(&fs::read_to_string(&file).unwrap());
+                let is_there = there.iter().any(|it| it == heading);
+                assert!(is_there, "{}: {target}: {there:?}", page.display());
+                headings += 1;
+            }
+        }
+    }
+    assert!(files > 100 && headings > 50, "{files}, {headings}");
+}
+
+/// What a page says that a command prints. Of commands that need no server.
+#[test]
+fn commands_print_what_their_page_says() {
+    let mut count = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "sh") {
+            for line in block.lines().filter(|it| it.trim().starts_with("printf ")) {
+                let (command, said) = line.split_once('#').unwrap();
+                let ran = Command::new("sh").args(["-c", command]).output().unwrap();
+                let printed = String::from_utf8(ran.stdout).unwrap();
+                assert_eq!(printed.trim(), said.trim(), "{command}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0);
+}
+
+/// Features that a page has a service switch on are there.
+#[test]
+fn features_of_every_page_exist() {
+    let manifest = read("Cargo.toml");
+    let features = manifest.split_once("\n[features]\n").unwrap().1;
+    let features = features.split_once("\n[").unwrap().0;
+    let mut count = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "toml") {
+            for line in block.lines().filter(|it| it.contains("lock-recipes")) {
+                let Some((_, names)) = line.split_once(" features = [") else {
+                    continue;
+                };
+                for name in names.split(']').next().unwrap().split(',') {
+                    let name = name.trim().trim_matches('"');
+                    assert!(features.contains(&format!("\n{name} = ")), "{line}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 0);
+}
+
+/// Scripts that a page has somebody run are there.
+#[test]
+fn scripts_of_every_page_exist() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for after in text.split("scripts/").skip(1) {
+            let is_of_a_name = |c: char| c.is_ascii_lowercase() || c == '-';
+            let end = after.find(|c| !is_of_a_name(c)).unwrap_or(after.len());
+            let script = after.split_at(end).0;
+            assert!(
+                root.join("scripts").join(script).exists(),
+                "{}: {script}",
+                page.display()
+            );
             count += 1;
         }
     }
-    assert!(count > 100, "{count}");
+    assert!(count > 50, "{count}");
 }
 
 /// The names in an array of a shell script: `name=(one two)`.

@@ -12,7 +12,8 @@
 //! | `texts` | what do errors, guards and handles say when they are printed? |
 //! | `work` | what does work under a lock come to, in one call? |
 //! | `integration` | does continuous integration fail with each of its parts? |
-//! | `guides` | do the guides cover every error and every exit code, and lead to files that exist? |
+//! | `guides` | do the guides cover every error and every exit code, and lead to what exists? |
+//! | `guide_code` | does the Rust of the guides compile? |
 
 #![allow(
     clippy::unwrap_used,
@@ -27,6 +28,14 @@ mod bad_input;
 #[path = "../../recipes-cli/tests/commands/tls/certificates.rs"]
 mod certificates;
 mod errors;
+#[allow(
+    dead_code,
+    unused_variables,
+    clippy::needless_borrow,
+    clippy::let_and_return,
+    reason = "it stands here as it does in the guides"
+)]
+mod guide_code;
 mod guides;
 #[cfg(target_os = "linux")]
 mod integration;

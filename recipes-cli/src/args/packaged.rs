@@ -1,4 +1,4 @@
-//! The examples in `packaging` fit `lockctl` and this repository.
+//! The examples in `packaging`, and the commands on the pages, fit `lockctl` and this repository.
 
 #![cfg(target_os = "linux")]
 
@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::{Arguments, RunArguments, StoreArguments, Task};
@@ -173,4 +174,53 @@ fn image_is_built_from_what_is_not_ignored() {
             });
         assert!(has_pattern, "{source} is ignored");
     }
+}
+
+/// The pages of the repository for people who run `lockctl`.
+fn pages(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|it| it == "md") {
+            found.push(fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// Why `lockctl` does not take this command line.
+fn not_understood(line: &str) -> Option<ErrorKind> {
+    let error = Arguments::try_parse_from(words(line)).err()?;
+    Some(error.kind()).filter(|it| *it != ErrorKind::DisplayHelp)
+}
+
+#[test]
+fn commands_on_the_pages_are_understood() {
+    let mut found = vec![fs::read_to_string(repository().join("README.md")).unwrap()];
+    pages(&repository().join("docs"), &mut found);
+    let (mut in_blocks, mut in_texts) = (0, 0);
+    for page in found {
+        for line in page.lines().filter(|it| it.trim().starts_with("lockctl ")) {
+            let command = line.split(['#', '>']).next().unwrap();
+            // Followed by text in a fenced block of another language.
+            if command.split_whitespace().count() > 1 && !line.contains('`') {
+                assert_eq!(not_understood(command), None, "{line}");
+                in_blocks += 1;
+            }
+        }
+        for code in page.split("`lockctl ").skip(1) {
+            let command = format!("lockctl {}", code.split('`').next().unwrap());
+            if ["...", "|", "COMMAND", "\n"]
+                .iter()
+                .all(|it| !command.contains(it))
+            {
+                // A text may leave out what is not its point.
+                let why = not_understood(&command);
+                let is_part = why == Some(ErrorKind::MissingRequiredArgument);
+                assert!(why.is_none() || is_part, "{command}: {why:?}");
+                in_texts += 1;
+            }
+        }
+    }
+    assert!(in_blocks >= 10 && in_texts >= 20, "{in_blocks}, {in_texts}");
 }
