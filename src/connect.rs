@@ -59,6 +59,9 @@ pub async fn connect(address: &str) -> Result<Session, Error> {
 
 /// As [`connect`], with the options that are the same for every store.
 ///
+/// That a server is new, so that nobody can hold a lock there yet, only the builder of its store can be told. In an
+/// address or a configuration it would stay, and be false after the first restart.
+///
 /// # Errors
 /// As [`connect`], and [`ConfigError`] for options that cannot be used.
 ///

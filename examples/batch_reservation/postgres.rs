@@ -12,9 +12,6 @@ use tokio_postgres::{Client, NoTls, Row};
 use crate::reservations::Action;
 use crate::store::{Fenced, Seat, StoreError};
 
-/// What the server says of a lock that is not held.
-const NOT_HELD: &str = "LR001";
-
 const SCHEMA: &str = "
     SELECT pg_advisory_xact_lock(4711); -- processes that start at the same time
     CREATE TABLE IF NOT EXISTS seats (
@@ -70,7 +67,9 @@ impl Postgres {
         let transaction = connection.transaction().await?;
         // First: what holds now holds until the commit.
         if let Err(error) = transaction.batch_execute(fence.sql()).await {
-            let is_lost = error.code().is_some_and(|it| it.code() == NOT_HELD);
+            let is_lost = error
+                .code()
+                .is_some_and(|it| it.code() == fence.dialect().refusal());
             return Err(match is_lost {
                 true => StoreError::Fenced,
                 false => error.into(),

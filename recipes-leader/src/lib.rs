@@ -1,4 +1,10 @@
-//! Leader election on every store, shared with Curator's `LeaderSelector` and `LeaderLatch`.
+//! Leader election over processes, on ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
+//!
+//! A [`LeaderElection`] has one leader at a time, in the order in which candidates came, and a [`Leadership`] tells when
+//! its term is over. A [`LeaderLatch`] campaigns in the background. On ZooKeeper they share an election with Curator's
+//! `LeaderSelector` and `LeaderLatch`.
+//!
+//! Services depend on `lock-recipes`, which re-exports this crate and has the stores.
 //!
 //! | file | noun |
 //! |---|---|
@@ -7,8 +13,6 @@
 //! | `candidate` | a contender for the leadership, as others see it |
 //! | `observer` | follows who leads |
 //! | `latch`, `latch_watcher` | a candidate in the background; whether it leads |
-//!
-//! Users depend on `lock-recipes`, which re-exports this crate.
 
 mod candidate;
 mod election;

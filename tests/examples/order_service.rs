@@ -58,7 +58,7 @@ async fn on_a_server(ensemble: TestEnsemble) {
 async fn every_code_is_handed_out_once_and_in_order(ensemble: TestEnsemble, address: &str) {
     let timeouts = [&LONG_SESSION; 3].map(|it| &it[..]);
     let services = Service::start_on(address, timeouts).await;
-    let codes = asked_for("ORDER_CODES", 900);
+    let codes = asked_for("ORDER_CODES", 300);
     let load = Load::new(&services, codes);
     let start = Instant::now();
     for client in load.start(24) {

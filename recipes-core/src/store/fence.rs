@@ -25,6 +25,18 @@ pub enum Dialect {
     MySql,
 }
 
+impl Dialect {
+    /// Returns the SQLSTATE with which a fence fails if the lock is not held any more. On MySQL and MariaDB it is
+    /// also that of a transaction which cannot have a fence.
+    #[must_use]
+    pub const fn refusal(self) -> &'static str {
+        match self {
+            Self::Postgres => "LR001",
+            Self::MySql => "45000",
+        }
+    }
+}
+
 impl Fence {
     /// A store's statement.
     #[doc(hidden)]
