@@ -26,7 +26,9 @@ pub enum ServerError {
         looked_in: PathBuf,
     },
     /// No Redis server.
-    #[error("no `redis-server` in PATH: install it (Debian: apt-get install redis-server)")]
+    #[error(
+        "no `redis-server` in PATH, or no program REDIS_SERVER: install it (Debian: apt-get install redis-server)"
+    )]
     RedisMissing,
     /// No PostgreSQL server.
     #[error(

@@ -28,7 +28,8 @@ const LOG_TAIL_BYTES: usize = 4096;
 
 /// A real Redis server on loopback, in a process of its own.
 ///
-/// It needs `redis-server`, for example of Debian's package. Dropping it kills the process, waits
+/// It needs `redis-server`, for example of Debian's package, or the program that the environment variable
+/// `REDIS_SERVER` names, such as `valkey-server`. Dropping it kills the process, waits
 /// for its end, and removes its data. If the test process itself is killed, a watcher does the same.
 ///
 /// All methods take `&self` and may be called from several tasks. It runs in real time.

@@ -87,6 +87,9 @@ fn lost_port(error: &ServerError) -> bool {
 }
 
 fn find() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("REDIS_SERVER") {
+        return Some(PathBuf::from(named)).filter(|program| program.is_file());
+    }
     let path = std::env::var_os("PATH")?;
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
     programs.find(|program| program.is_file())
