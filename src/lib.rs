@@ -44,6 +44,7 @@
 //! - `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns `zookeeper` on.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your
 //!   service installs, for example that of `metrics-exporter-prometheus`.
+//! - `blocking`: module `blocking`, for tools and tests that are not async. It brings no crate.
 //!
 //! # Metrics
 //! Install the recorder before the first session. `kind` is `mutex`, `read`, `write` or
@@ -93,6 +94,8 @@
 //!
 //! [`metrics`]: https://docs.rs/metrics
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod connect;
 mod factory;
 mod key_member;

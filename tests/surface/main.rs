@@ -11,6 +11,7 @@
 //! | `security` | do the options of TLS and SASL come with their features? |
 //! | `texts` | what do errors, guards and handles say when they are printed? |
 //! | `work` | what does work under a lock come to, in one call? |
+//! | `blocking` | do threads get what tasks get, and what do their sessions leave? |
 //! | `integration` | does continuous integration fail with each of its parts? |
 //! | `guides` | do the guides cover every error and every exit code, and lead to what exists? |
 //! | `guide_code` | does the Rust of the guides compile? |
@@ -24,6 +25,7 @@
 
 mod access;
 mod bad_input;
+mod blocking;
 #[allow(dead_code, reason = "for other tests")]
 #[path = "../../recipes-cli/tests/commands/tls/certificates.rs"]
 mod certificates;

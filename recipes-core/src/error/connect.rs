@@ -1,6 +1,7 @@
 //! Opening a session.
 
 use std::error::Error as StdError;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,5 +44,13 @@ pub enum ConnectError {
         /// The answer.
         #[source]
         source: NodesError,
+    },
+    /// A session with a runtime of its own cannot have one: the system gives this process no thread, or no file
+    /// descriptors. Nothing was sent.
+    #[error("cannot start the runtime of a session")]
+    NoRuntime {
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
     },
 }

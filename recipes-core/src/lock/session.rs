@@ -147,9 +147,24 @@ impl Session {
     /// The close goes on in the background if the future is dropped.
     pub async fn close(&self) {
         self.core().close();
+        self.over().await;
+    }
+
+    /// Completes when the session is closed or has ended, and its clean-up is done. Does not keep the session open.
+    #[doc(hidden)]
+    pub fn over(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let mut phase = self.core().phase();
-        let is_over = |phase: &Phase| matches!(phase, Phase::Closed | Phase::Ended(_));
-        drop(phase.wait_for(is_over).await);
+        async move {
+            let is_over = |phase: &Phase| matches!(phase, Phase::Closed | Phase::Ended(_));
+            drop(phase.wait_for(is_over).await);
+        }
+    }
+
+    /// Whether nothing else keeps the session open: no other handle, no lock, no guard.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_only_handle(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
     }
 }
 
