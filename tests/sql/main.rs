@@ -20,6 +20,7 @@
 //! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
 //! | `change_of_store` | are the tokens of a table right when its locks move to another store? |
+//! | `dropped` | is nobody granted a lock at once in a schema that is new, on a server that is not? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -33,6 +34,7 @@ mod calls_on_mariadb;
 mod calls_on_postgres;
 mod change_of_store;
 mod database;
+mod dropped;
 mod ended_holder;
 mod fence;
 mod growth_on_postgres;
