@@ -1,10 +1,10 @@
 //! A schema that is new on a server that is old may stand for one that was dropped while others held locks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lock_recipes::{Error, InterProcessMutex, MySql, Postgres, Session};
 use test_rig::{MariaDbServer, PostgresServer};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// In seconds. Whoever held a lock before such a server was started has noticed.
