@@ -3,6 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `refused` | does each mistake of a user get one clear error? |
+//! | `guide_rights` | have the users of the operators' guide the rights that they need, and no more? |
 //! | `connection` | what survives a connection that is lost, a server that stands still? |
 //! | `forgotten` | is nobody granted what a server has forgotten, and do tokens rise over it? |
 //! | `back` | what if nodes and sessions that were gone are there again? |
@@ -29,6 +30,9 @@ mod connection;
 mod costs;
 mod first;
 mod forgotten;
+#[path = "../support/guide.rs"]
+mod guide;
+mod guide_rights;
 mod late;
 mod neighbours;
 mod quarantine;

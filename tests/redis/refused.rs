@@ -22,7 +22,7 @@ pub(super) fn chain(error: &dyn StdError) -> String {
 }
 
 /// The error of a server that will never do.
-async fn refused(url: &str) -> String {
+pub(super) async fn refused(url: &str) -> String {
     match Redis::connect(url).await.unwrap_err() {
         error @ Error::Connect(ConnectError::Refused { .. }) => chain(&error),
         error => panic!("{}", chain(&error)),

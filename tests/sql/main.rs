@@ -14,11 +14,13 @@
 //! | `races_on_postgres` | what if transactions cross there? |
 //! | `races_on_mariadb` | and on MariaDB? |
 //! | `settings_on_postgres` | does anything that is set there for a user give a lock to two? |
+//! | `guide_rights`, `guide_rights_mysql` | have the users of the operators' guides the rights that they need, and no more? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
 //! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
 //! | `change_of_store` | are the tokens of a table right when its locks move to another store? |
+//! | `dropped` | is nobody granted a lock at once in a schema that is new, on a server that is not? |
 //! | `database` | the service's own connection to the database |
 
 #![allow(
@@ -32,9 +34,14 @@ mod calls_on_mariadb;
 mod calls_on_postgres;
 mod change_of_store;
 mod database;
+mod dropped;
 mod ended_holder;
 mod fence;
 mod growth_on_postgres;
+#[path = "../support/guide.rs"]
+mod guide;
+mod guide_rights;
+mod guide_rights_mysql;
 mod names_on_postgres;
 mod on_mariadb;
 mod on_postgres;

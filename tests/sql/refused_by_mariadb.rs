@@ -22,7 +22,7 @@ fn chain(error: &dyn StdError) -> String {
 }
 
 /// The error of a server that will never do, in one line.
-async fn refused(builder: MySqlBuilder, url: &str) -> String {
+pub(super) async fn refused(builder: MySqlBuilder, url: &str) -> String {
     let error = builder.connect(url).await.unwrap_err();
     let text = chain(&error);
     assert!(

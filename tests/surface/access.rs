@@ -216,7 +216,7 @@ async fn nobody_without_the_password_gets_in() {
     held.release().await.unwrap();
 }
 
-/// The setup that docs/operating.md describes.
+/// The setup that docs/operating/zookeeper.md describes.
 #[tokio::test]
 async fn service_with_locks_of_its_own_keeps_others_out_and_lets_the_operator_in() {
     let server = ZooKeeperServer::start().await.unwrap();

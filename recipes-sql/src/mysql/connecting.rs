@@ -57,18 +57,15 @@ async fn look(connection: &mut Conn, product: Product) -> Result<Said, Error> {
         );
         variables.append(&mut connection.query(show).await?);
     }
-    // Both in one moment.
-    let times = format!(
-        "SELECT CAST(VARIABLE_VALUE AS SIGNED), UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED) \
+    let started = format!(
+        "SELECT UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS SIGNED) \
          FROM {} WHERE VARIABLE_NAME = 'UPTIME'",
         product.status()
     );
-    let times: Option<(i64, i64)> = connection.query_first(times).await?;
-    let (uptime, started) = times.unwrap_or_default();
+    let started: Option<i64> = connection.query_first(started).await?;
     Ok(Said {
         variables: variables.into_iter().collect(),
-        uptime_s: u64::try_from(uptime).unwrap_or_default(),
-        started,
+        started: started.unwrap_or_default(),
         primary: primary(connection, product).await?,
     })
 }

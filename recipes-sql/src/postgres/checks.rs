@@ -144,8 +144,6 @@ pub(super) fn question() -> String {
            CASE WHEN pg_catalog.pg_is_in_recovery() THEN ''
              ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END,
            {STARTED},
-           pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()
-             OPERATOR(pg_catalog.-) pg_catalog.pg_postmaster_start_time())::bigint,
            current_user,
            pg_catalog.current_setting('lock_recipes.settled', true),
            ARRAY[{required}]"
@@ -164,7 +162,6 @@ pub(crate) struct Found {
     system: String,
     timeline: String,
     started: i64,
-    uptime_s: i64,
     pub(crate) user: String,
     /// The session timeout for which settings were made with the connection. A pooler drops them.
     pub(crate) settled: String,
@@ -188,10 +185,9 @@ impl Found {
             system: row.try_get::<_, i64>(6)?.to_string(),
             timeline: timeline.chars().take(8).collect(),
             started: row.try_get(8)?,
-            uptime_s: row.try_get(9)?,
-            user: row.try_get(10)?,
-            settled: row.try_get::<_, Option<String>>(11)?.unwrap_or_default(),
-            required: row.try_get(12)?,
+            user: row.try_get(9)?,
+            settled: row.try_get::<_, Option<String>>(10)?.unwrap_or_default(),
+            required: row.try_get(11)?,
         })
     }
 
@@ -241,7 +237,8 @@ impl Found {
                 true => run,
                 false => format!("{run} {}", self.started),
             },
-            uptime_s: u64::try_from(self.uptime_s).unwrap_or_default(),
+            // The schema may be newer than the server.
+            uptime_s: 0,
             was_replica,
             guarantee: match self.flushes {
                 true => Guarantee::OneCopy,
@@ -266,7 +263,6 @@ mod tests {
             system: "7012".to_owned(),
             timeline: "00000001".to_owned(),
             started: 5,
-            uptime_s: 9,
             user: "app".to_owned(),
             settled: String::new(),
             required: variables::required()

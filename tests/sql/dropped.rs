@@ -1,0 +1,57 @@
+//! A schema that is new on a server that is old may stand for one that was dropped while others held locks.
+
+use std::time::Duration;
+
+use lock_recipes::{Error, InterProcessMutex, MySql, Postgres, Session};
+use test_rig::{MariaDbServer, PostgresServer};
+use tokio::time::{Instant, sleep};
+
+const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+/// In seconds. Whoever held a lock before such a server was started has noticed.
+const OLD_S: u64 = 4;
+
+/// Connects and takes a lock.
+async fn assert_waits(connected: impl Future<Output = Result<Session, Error>>) {
+    let begun = Instant::now();
+    let session = connected.await.unwrap();
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let waited = begun.elapsed();
+    assert!(waited >= SESSION_TIMEOUT * 3 / 4, "{waited:?}");
+    session.close().await;
+}
+
+async fn until(is_old: impl AsyncFn() -> bool) {
+    while !is_old().await {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn new_schema_on_an_old_postgres_grants_no_lock_at_once() {
+    let server = PostgresServer::start().await.unwrap();
+    let is_old = async || {
+        let age =
+            "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::bigint";
+        let age = server.sql(age).await.unwrap();
+        age[0][0].parse::<u64>().unwrap() > OLD_S
+    };
+    until(is_old).await;
+    let builder = Postgres::builder().session_timeout(SESSION_TIMEOUT);
+    assert_waits(builder.connect(&server.url())).await;
+}
+
+#[tokio::test]
+async fn new_tables_on_an_old_mariadb_grant_no_lock_at_once() {
+    let server = MariaDbServer::start().await.unwrap();
+    let is_old = async || {
+        let uptime = server
+            .sql("SHOW GLOBAL STATUS LIKE 'Uptime'")
+            .await
+            .unwrap();
+        uptime[0][1].parse::<u64>().unwrap() > OLD_S
+    };
+    until(is_old).await;
+    let builder = MySql::builder().session_timeout(SESSION_TIMEOUT);
+    assert_waits(builder.connect(&server.url())).await;
+}

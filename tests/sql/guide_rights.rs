@@ -1,0 +1,75 @@
+//! The users of the guide for operators of PostgreSQL can do what it says, and no more.
+
+use lock_recipes::{InterProcessMutex, Postgres};
+use test_rig::PostgresServer;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use super::guide::block;
+use super::refused_by_postgres::refused;
+
+async fn connected(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+#[tokio::test]
+async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
+    let names = ["locks_owner", "orders", "watcher"];
+    let add = |server: test_rig::PostgresServerBuilder, name: &&str| server.user(name, "secret");
+    let server = names.iter().fold(PostgresServer::builder(), add);
+    let server = server.start().await.unwrap();
+    let [owner, orders, watcher] = names.map(|name| server.url_of(name, "secret"));
+    let run = async |name| {
+        let statements = block("postgres.md", name).replace("DATABASE shop", "DATABASE postgres");
+        server.sql(&statements).await.unwrap();
+    };
+    let strict = Postgres::builder().create_schema(false).new_server();
+    let why = refused(Postgres::builder(), &orders).await;
+    assert!(why.contains("may not create schema"), "{why}");
+    let why = refused(strict.clone(), &orders).await;
+    assert!(why.contains("does not exist"), "{why}");
+
+    run("owner").await;
+    let schema = Postgres::schema("lock_recipes").unwrap();
+    connected(&owner)
+        .await
+        .batch_execute(&schema)
+        .await
+        .unwrap();
+    let why = refused(strict.clone(), &orders).await;
+    assert!(why.contains("may not use schema"), "{why}");
+
+    run("service").await;
+    run("watcher").await;
+    let session = strict.clone().connect(&orders).await.unwrap();
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let guard = lock.acquire().await.unwrap();
+
+    let client = connected(&watcher).await;
+    let query = block("postgres.md", "query");
+    let rows = client.simple_query(&query).await.unwrap();
+    let rows = rows.iter().filter_map(|it| match it {
+        SimpleQueryMessage::Row(row) => {
+            Some([row.get("lock"), row.get("token")].map(Option::unwrap))
+        }
+        _ => None,
+    });
+    let token = guard.fencing_token().to_string();
+    assert_eq!(rows.collect::<Vec<_>>(), [["/locks/orders", &token]]);
+    for statement in [
+        "DELETE FROM lock_recipes.nodes",
+        "SELECT name FROM lock_recipes.nodes FOR UPDATE",
+        "SELECT name FROM lock_recipes.sessions",
+        guard.fence().unwrap().sql(),
+    ] {
+        let error = client.batch_execute(statement).await.unwrap_err();
+        let code = error.code();
+        assert_eq!(code, Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{statement}");
+    }
+    let why = refused(strict, &watcher).await;
+    assert!(why.contains("may not use schema"), "{why}");
+    guard.release().await.unwrap();
+    session.close().await;
+}
