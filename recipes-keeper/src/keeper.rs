@@ -46,15 +46,13 @@ impl Keeper {
         let connections = 1;
         shared.watches.count_on(connections);
         let wire = terms.open(&shared, connections).await?;
-        // Then whoever held a lock in an earlier run has noticed long ago. When a server was promoted
-        // is not known.
-        let is_old = wire.facts().uptime_s > terms.session_timeout.as_secs().saturating_add(1)
-            && !wire.facts().was_replica;
         let open = Open {
             secret: secret.to_owned(),
             timeout: terms.session_timeout,
             run: wire.facts().run.clone(),
-            is_known: is_first && (terms.is_new || is_old),
+            // Nothing else says so: for how long a server runs does not tell when its keys were flushed, its schema
+            // was dropped, or it was promoted.
+            is_known: is_first && terms.is_new,
         };
         let sent = Moment::now();
         let opened = wire.open(open).await?;

@@ -262,10 +262,6 @@ pub struct Facts {
     /// Differs after each start and each promotion of a server that may forget by it, and between
     /// servers.
     pub run: String,
-    /// For how long it has been running. 0 if what it keeps may be newer, as a schema may.
-    pub uptime_s: u64,
-    /// It followed another server before.
-    pub was_replica: bool,
     /// How far its promises reach.
     pub guarantee: Guarantee,
 }

@@ -183,10 +183,10 @@ impl RedisBuilder {
         self
     }
 
-    /// The caller knows that nobody held a lock before this server was started.
+    /// The caller knows that nobody has held a lock on this server.
     ///
-    /// Without it a server that has just been started, and knows of no locks, grants none for three
-    /// quarters of the session timeout: it may have forgotten them.
+    /// Without it a server that knows of no locks grants none for three quarters of the session timeout: it may have
+    /// forgotten them, or somebody has flushed its keys.
     pub fn new_server(mut self) -> Self {
         self.is_new = true;
         self

@@ -123,8 +123,6 @@ pub(crate) fn judge(
     let [followed, until] = history.map(|name| fields.get(name).copied().unwrap_or_default());
     Ok(Facts {
         run: format!("{} {followed} {until}", field("run_id")?),
-        uptime_s: field("uptime_in_seconds")?.parse().unwrap_or_default(),
-        was_replica: !matches!(until, "" | "-1"),
         guarantee: match is_alone && keeps {
             true => Guarantee::OneCopy,
             false => Guarantee::BestEffort,
@@ -136,7 +134,7 @@ pub(crate) fn judge(
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:9\r\n\
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n\
                         role:master\r\nconnected_slaves:0\r\naof_enabled:1\r\n\
                         maxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
 
@@ -193,8 +191,6 @@ mod tests {
         let first = facts("master_replid2:000\r\nsecond_repl_offset:-1\r\n");
         let second = facts("master_replid2:0ab\r\nsecond_repl_offset:12\r\n");
         assert_ne!(first.run, second.run);
-        assert!(!first.was_replica && second.was_replica);
-        assert!(!facts("").was_replica, "a server that does not tell");
     }
 
     #[test]

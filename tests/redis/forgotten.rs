@@ -58,18 +58,7 @@ async fn replica_that_is_promoted_without_anything_grants_nothing_too_early() {
     let replica = replica.start().await.unwrap();
     in_step(&replica).await;
     follow(&replica, 1).await;
-    until(
-        "a replica that runs for longer than a session",
-        async || {
-            let info: String = replica.command(&["INFO", "server"]).await.unwrap();
-            let uptime = info
-                .lines()
-                .find_map(|it| it.strip_prefix("uptime_in_seconds:"));
-            let uptime: u64 = uptime.unwrap().parse().unwrap();
-            (uptime > SESSION_TIMEOUT.as_secs() + 1).then_some(())
-        },
-    )
-    .await;
+    is_old(&replica).await;
     let absent = Absent::holding(SESSION_TIMEOUT, primary.url());
     primary.kill().await.unwrap();
     promote(&replica).await;
@@ -93,6 +82,29 @@ async fn primary_that_is_promoted_again_grants_nothing_too_early() {
     second.kill().await.unwrap();
     promote(&first).await;
     nobody_is_granted_too_early(absent, &first.url()).await;
+}
+
+/// To whoever comes, a server that runs for long and has nothing looks like one that nobody has used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_is_flushed_grants_nothing_too_early() {
+    let server = RedisServer::start().await.unwrap();
+    is_old(&server).await;
+    let absent = Absent::holding(SESSION_TIMEOUT, server.url());
+    let _ok: String = server.command(&["FLUSHALL"]).await.unwrap();
+    nobody_is_granted_too_early(absent, &server.url()).await;
+}
+
+/// Waits until whoever held a lock before the server was started has noticed.
+async fn is_old(server: &RedisServer) {
+    until("a server that runs for longer than a session", async || {
+        let info: String = server.command(&["INFO", "server"]).await.unwrap();
+        let uptime = info
+            .lines()
+            .find_map(|it| it.strip_prefix("uptime_in_seconds:"));
+        let uptime: u64 = uptime.unwrap().parse().unwrap();
+        (uptime > SESSION_TIMEOUT.as_secs() + 1).then_some(())
+    })
+    .await;
 }
 
 async fn follow(server: &RedisServer, port: u16) {

@@ -132,12 +132,10 @@ pub(super) struct Said {
 const PACKET_MIN: u64 = 1 << 19;
 
 /// The variables that are looked at.
-pub(super) const VARIABLES: [&str; 13] = [
+pub(super) const VARIABLES: [&str; 11] = [
     "binlog_format",
     "group_replication_group_name",
     "group_replication_single_primary_mode",
-    "gtid_executed",
-    "gtid_slave_pos",
     "innodb_flush_log_at_trx_commit",
     "log_bin",
     "max_allowed_packet",
@@ -187,17 +185,12 @@ pub(super) fn judge(said: &Said, allowed: Allowed) -> Result<Facts, MySqlRefusal
     let keeps = is_flushed && is_redone && is_logged && !is_galera && !is_member;
     // Each product has one of them.
     let uid = format!("{}{}", text("server_uid"), text("server_uuid"));
-    let has_followed = |it: &str| !it.trim().is_empty() && !it.trim().starts_with(&uid);
     Ok(Facts {
         // A server that keeps all is the same after a restart.
         run: match keeps {
             true => uid.clone(),
             false => format!("{uid} {}", said.started),
         },
-        // The tables may be newer than the server.
-        uptime_s: 0,
-        was_replica: !text("gtid_slave_pos").is_empty()
-            || text("gtid_executed").split(',').any(has_followed),
         guarantee: match keeps {
             true => Guarantee::OneCopy,
             false => Guarantee::BestEffort,
@@ -275,10 +268,7 @@ mod tests {
             let all: Vec<_> = server.iter().chain(more).copied().collect();
             judge(&said(&all), Allowed::default())
         };
-        let one = facts(&[("gtid_executed", "f-1:1-5")]).unwrap();
-        assert_eq!((one.run.as_str(), one.was_replica), ("f-1", false));
-        let two = facts(&[("gtid_executed", "f-1:1-5,\nf-2:1-9")]).unwrap();
-        assert!(two.was_replica);
+        assert_eq!(facts(&[]).unwrap().run, "f-1");
         // Whoever loads much data may switch it off.
         let redo = facts(&[("Innodb_redo_log_enabled", "OFF")]).unwrap();
         assert_eq!(redo.guarantee, Guarantee::BestEffort);

@@ -231,15 +231,11 @@ impl Found {
         }
         // A promotion begins another timeline. A server that does not flush may forget by each start.
         let run = format!("{} {}", self.system, self.timeline);
-        let was_replica = i64::from_str_radix(&self.timeline, 16).is_ok_and(|it| it > 1);
         Ok(Facts {
             run: match self.flushes {
                 true => run,
                 false => format!("{run} {}", self.started),
             },
-            // The schema may be newer than the server.
-            uptime_s: 0,
-            was_replica,
             guarantee: match self.flushes {
                 true => Guarantee::OneCopy,
                 false => Guarantee::BestEffort,
@@ -280,7 +276,6 @@ mod tests {
         let facts = found().judge().unwrap();
         assert_eq!(facts.guarantee, Guarantee::OneCopy);
         assert_eq!(facts.run, restarted.judge().unwrap().run);
-        assert!(!facts.was_replica);
     }
 
     #[test]
@@ -302,7 +297,6 @@ mod tests {
             ..found()
         };
         let facts = promoted.judge().unwrap();
-        assert!(facts.was_replica);
         assert_ne!(facts.run, found().judge().unwrap().run);
     }
 

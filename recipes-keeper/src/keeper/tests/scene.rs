@@ -104,8 +104,6 @@ impl Server for Scripted {
         self.shared.send_replace(Some(Arc::clone(shared)));
         let facts = Facts {
             run: "run".to_owned(),
-            uptime_s: 0,
-            was_replica: false,
             guarantee: Guarantee::OneCopy,
         };
         let wire = ScriptedWire {

@@ -66,8 +66,6 @@ impl MemoryWire {
     fn new(shared: Arc<Shared>, connected: Connected, number: u64) -> Self {
         let facts = Facts {
             run: connected.run,
-            uptime_s: connected.uptime_s,
-            was_replica: false,
             guarantee: Guarantee::BestEffort,
         };
         Self {

@@ -40,7 +40,6 @@ pub(crate) struct Connected {
     pub(crate) session: i64,
     pub(crate) loss: watch::Receiver<Option<Loss>>,
     pub(crate) run: String,
-    pub(crate) uptime_s: u64,
     /// How long it takes to make it.
     pub(crate) takes: Duration,
     /// How many calls may be on their way.
@@ -122,7 +121,7 @@ impl State {
         }
         let takes = self.faults.request_delay(&mut self.random) + self.next_delay();
         let redis = self.on_redis.as_mut()?;
-        let ((run, uptime_s), in_flight_max) = (redis.run(), redis.in_flight_max);
+        let (run, in_flight_max) = (redis.run(), redis.in_flight_max);
         let link = redis.links.by_session.get_mut(&id)?;
         let wakers = link.go_down();
         link.loss.send_replace(Some(Loss::Connection));
@@ -136,7 +135,6 @@ impl State {
             session: id,
             loss: receiver,
             run,
-            uptime_s,
             takes,
             in_flight_max,
         })

@@ -61,7 +61,6 @@ pub(crate) struct OnRedis {
     pub(crate) ahead: i64,
     /// Differs after each start and each promotion.
     run: u64,
-    started: Instant,
     /// How many calls of a client may be on their way. As on Redis, and with odd seeds as on a database.
     pub(crate) in_flight_max: usize,
     pub(crate) links: Links,
@@ -83,7 +82,6 @@ impl OnRedis {
             has_gap: false,
             ahead: 0,
             run: 1,
-            started: Instant::now(),
             in_flight_max: match seed % 2 {
                 0 => 1024,
                 _ => 1,
@@ -171,9 +169,9 @@ impl OnRedis {
         is_it
     }
 
-    /// The run, as a client is told it, and for how long it has been running.
-    pub(crate) fn run(&self) -> (String, u64) {
-        (self.run.to_string(), self.started.elapsed().as_secs())
+    /// The run, as a client is told it.
+    pub(crate) fn run(&self) -> String {
+        self.run.to_string()
     }
 
     /// Whether nobody was here before this run.
@@ -366,6 +364,5 @@ impl State {
         self.zxid = past.number;
         redis.kept = past.kept;
         redis.run += 1;
-        redis.started = Instant::now();
     }
 }
