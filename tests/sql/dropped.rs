@@ -1,4 +1,5 @@
-//! A schema that is new on a server that is old may stand for one that was dropped while others held locks.
+//! A schema that is new on a server that is old may stand for one that was dropped while others held locks. One that
+//! was restored brings back what was before.
 
 use std::time::Duration;
 
@@ -54,4 +55,45 @@ async fn new_tables_on_an_old_mariadb_grant_no_lock_at_once() {
     until(is_old).await;
     let builder = MySql::builder().session_timeout(SESSION_TIMEOUT);
     assert_waits(builder.connect(&server.url())).await;
+}
+
+/// As from a dump: all that the tables have, in tables that are made anew.
+#[tokio::test]
+async fn schema_that_was_restored_on_postgres_grants_no_lock_at_once() {
+    let server = PostgresServer::start().await.unwrap();
+    let builder = || Postgres::builder().session_timeout(SESSION_TIMEOUT);
+    let first = builder().new_server().connect(&server.url()).await.unwrap();
+    first.close().await;
+    for statements in [
+        "CREATE TABLE dump AS SELECT * FROM lock_recipes.clock",
+        "DROP SCHEMA lock_recipes CASCADE",
+        &Postgres::schema("lock_recipes").unwrap(),
+        "DELETE FROM lock_recipes.clock",
+        "INSERT INTO lock_recipes.clock SELECT * FROM dump",
+    ] {
+        server.sql(statements).await.unwrap();
+    }
+    assert_waits(builder().connect(&server.url())).await;
+}
+
+#[tokio::test]
+async fn tables_that_were_restored_on_mariadb_grant_no_lock_at_once() {
+    let server = MariaDbServer::start().await.unwrap();
+    let builder = || MySql::builder().session_timeout(SESSION_TIMEOUT);
+    let first = builder().new_server().connect(&server.url()).await.unwrap();
+    first.close().await;
+    let old = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES
+        WHERE TABLE_NAME = 'lock_recipes_clock'";
+    // It tells tables apart by the second in which they were made.
+    until(async || server.sql(old).await.unwrap()[0][0].parse::<u64>().unwrap() > 1).await;
+    for statement in [
+        "CREATE TABLE dump LIKE lock_recipes_clock",
+        "INSERT INTO dump SELECT * FROM lock_recipes_clock",
+        "DROP TABLE lock_recipes_clock",
+        "CREATE TABLE lock_recipes_clock LIKE dump",
+        "INSERT INTO lock_recipes_clock SELECT * FROM dump",
+    ] {
+        server.sql(statement).await.unwrap();
+    }
+    assert_waits(builder().connect(&server.url())).await;
 }

@@ -206,7 +206,7 @@ async fn schema_of_another_version_or_incomplete() {
         let why = refused(builder, &url).await;
         assert!(why.contains("tables of orders_ have schema 99"), "{why}");
     }
-    let drop = "UPDATE orders_meta SET version = 3; $$END$$ DROP PROCEDURE orders_enter";
+    let drop = "UPDATE orders_meta SET version = 4; $$END$$ DROP PROCEDURE orders_enter";
     server.sql(drop).await.unwrap();
     let why = refused(MySql::builder().create_schema(false), &url).await;
     assert!(why.contains("9 of 10 procedures are there"), "{why}");

@@ -64,8 +64,7 @@ end
 -- Contenders of a server's new run may not see what it has forgotten. So none is granted a lock
 -- before every holder of the run before must have noticed. Returns how long that still takes.
 --
--- `is_known`: whether the caller knows that nobody held a lock before, or that the server has been
--- up for long enough.
+-- `is_known`: whether the caller knows that nobody held a lock before.
 local function quarantine(run, timeout, is_known)
   local x = call('HMGET', X, 'r', 'm', 'q')
   local longest = math.max(tonumber(x[2] or 0), timeout)

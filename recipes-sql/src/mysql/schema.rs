@@ -9,7 +9,7 @@ use super::checks::MySqlRefusal;
 use super::errors::refused;
 
 /// The version of all files together. Services with different versions cannot share the tables.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// Tables, with a semicolon after each statement; and procedures, with two slashes.
 const FILES: [&str; 5] = [

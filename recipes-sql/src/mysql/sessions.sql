@@ -4,8 +4,7 @@ DELIMITER //
 
 -- Opens a session.
 --
--- `p_known`: whether the caller knows that nobody held a lock before, or that the server has been up for
--- long enough.
+-- `p_known`: whether the caller knows that nobody held a lock before.
 --
 -- Selects one row: the id, how long nobody may be granted a lock, how long sessions may be kept that are over,
 -- and the step of the clock.
@@ -22,6 +21,10 @@ BEGIN
   SELECT last, own, step, number, run, longest, quarantine, doubt
     INTO v_last, v_own, v_step, v_number, v_run, v_longest, v_quarantine, v_doubt
     FROM @prefix@clock WHERE id = 1 FOR UPDATE;
+  -- The run of the server, and of these tables. They come to be others when somebody restores them, which brings
+  -- back what was before.
+  SET p_run = CONCAT(p_run, ' ', COALESCE((SELECT CREATE_TIME FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '@prefix@clock'), ''));
   SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   -- After a gap the store's clock does not say how long a session was silent. Whoever is in contact is heard
   -- before it is due.
@@ -72,6 +75,8 @@ proc: BEGIN
   SELECT last, own, step, run, longest, quarantine
     INTO v_last, v_own, v_step, v_run, v_longest, v_quarantine
     FROM @prefix@clock WHERE id = 1 FOR UPDATE;
+  SET p_run = CONCAT(p_run, ' ', COALESCE((SELECT CREATE_TIME FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '@prefix@clock'), ''));
   SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   SET v_own = v_own + GREATEST(0, LEAST(v_step, v_now - v_last));
   -- As in `open`.

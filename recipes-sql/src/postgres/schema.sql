@@ -147,4 +147,4 @@ INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOT
 INSERT INTO @schema@.counts SELECT '', '', 0, 0, 0
   WHERE NOT EXISTS (SELECT FROM @schema@.counts t WHERE t.dir = '' AND t.name = '');
 
-INSERT INTO @schema@.meta VALUES (true, 3) ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.meta VALUES (true, 4) ON CONFLICT DO NOTHING;

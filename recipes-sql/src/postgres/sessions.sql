@@ -3,8 +3,7 @@
 -- Contenders of a server's new run may not see what it has forgotten. So none is granted a lock before
 -- every holder of the run before must have noticed. Returns the row of the clock with the end of that.
 --
--- `is_known`: whether the caller knows that nobody held a lock before, or that the server has been up for
--- long enough.
+-- `is_known`: whether the caller knows that nobody held a lock before.
 CREATE OR REPLACE FUNCTION @schema@.quarantine(
   k @schema@.clock, new_run text, timeout bigint, is_known boolean
 ) RETURNS @schema@.clock LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -19,6 +18,13 @@ BEGIN
   RETURN k;
 END $$;
 
+-- The run of the server, and of these tables. They come to be others when somebody restores them, which brings
+-- back what was before.
+CREATE OR REPLACE FUNCTION @schema@.run_here(of_server text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT of_server || ' ' || c.tableoid FROM @schema@.clock c LIMIT 1
+$$;
+
 -- Opens a session over its first connection. Returns its id, how long nobody may be granted a lock, and how
 -- long sessions may be kept that are over.
 CREATE OR REPLACE FUNCTION @schema@.open(
@@ -31,6 +37,7 @@ DECLARE
   has_gap boolean;
 BEGIN
   PERFORM @schema@.settle(timeout);
+  run := @schema@.run_here(run);
   SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE;
   has_gap := @schema@.server_now() - k.last > k.step;
   k.own := @schema@.own_now(k.own, k.last, k.step);
@@ -142,6 +149,7 @@ BEGIN
     PERFORM @schema@.end_session(me);
     RETURN;
   END IF;
+  run := @schema@.run_here(run);
   IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
     SELECT * INTO k FROM @schema@.clock c ORDER BY c.own DESC LIMIT 1 FOR UPDATE;
   END IF;
