@@ -279,4 +279,30 @@ mod tests {
         assert_eq!(queue.take(9).len(), 1);
         drop(kept);
     }
+
+    #[test]
+    fn what_leaves_together_is_bounded() {
+        let queue = Queue::default();
+        let path = |length: usize| "x".repeat(length);
+        let sizes = |lengths: &[usize]| {
+            let kept: Vec<_> = lengths
+                .iter()
+                .map(|length| queue.ask(Asked::Read(path(*length))))
+                .collect();
+            let mut counts = Vec::new();
+            while !queue.lock().requests.is_empty() {
+                counts.push(queue.take(0).len());
+            }
+            drop(kept);
+            counts
+        };
+        let half = BYTES_MAX / 2;
+        assert_eq!(sizes(&[half, half, 1]), [2, 1]);
+        assert_eq!(sizes(&[half, half + 1]), [1, 1]);
+        assert_eq!(sizes(&[BYTES_MAX * 3, 1]), [1, 1]);
+        assert_eq!(
+            sizes(&[1; 2 * REQUESTS_MAX + 1]),
+            [REQUESTS_MAX, REQUESTS_MAX, 1]
+        );
+    }
 }

@@ -1,21 +1,30 @@
+mod forgetting;
 mod leaving;
+mod listings;
+mod news;
+mod opening;
 mod reconnects;
+mod said;
 mod scene;
+mod times;
 
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{Created, NewNode, NodeMode, NodeOpDone, Nodes};
+use recipes_core::internal::log::Causes;
+use recipes_core::{Created, Guarantee, NewNode, NodeEvent, NodeMode, NodeOpDone, Nodes};
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::sessions::Sessions;
-use crate::wire::{CallError, Resume, Resumed, Said};
+use crate::wire::{CallError, Facts, Resume, Resumed, Said};
 
+use said::*;
 use scene::*;
 
 const TIMEOUT: Duration = Duration::from_secs(12);
+const CONNECT: Duration = Duration::from_secs(7);
 
 #[tokio::test(start_paused = true)]
 async fn beat_that_is_apart_waits_for_no_request() {

@@ -36,20 +36,9 @@ async fn client_that_panics_costs_connections_and_not_the_session() {
 
 #[tokio::test(start_paused = true)]
 async fn client_that_panics_while_it_connects_is_an_error() {
-    let server = Arc::new(Scripted {
-        heard: mpsc::unbounded_channel().0,
-        shared: watch::Sender::new(None),
-        loss: watch::Sender::new(None),
-        kind: APART,
-        panics: AtomicUsize::new(1),
-    });
-    let sessions = Sessions::new(Terms {
-        server,
-        connect_timeout: TIMEOUT,
-        session_timeout: TIMEOUT,
-        is_new: true,
-        container_rest: TIMEOUT,
-    });
+    let server = Arc::new(Scripted::new(mpsc::unbounded_channel().0, APART));
+    server.panics.store(1, Ordering::Relaxed);
+    let sessions = Sessions::new(server.terms());
     let Err(NodesError::Unknown(why)) = sessions.open("secret").await else {
         panic!("it was opened")
     };
