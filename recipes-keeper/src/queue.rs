@@ -251,20 +251,25 @@ mod tests {
         let (path, version) = (|| "/a".to_owned(), None);
         let multi = |operation| Asked::Multi([operation].into());
         drop(queue.ask(Asked::List(path())));
-        drop(queue.ask(multi(NodeOp::Check {
+        let check = || NodeOp::Check {
             path: path(),
             version,
-        })));
-        let delete = multi(NodeOp::Delete {
+        };
+        let delete_op = || NodeOp::Delete {
             path: path(),
             version,
-        });
+        };
+        drop(queue.ask(multi(check())));
+        let delete = multi(delete_op());
         drop(queue.ask(delete.clone()));
+        let checked = Asked::Multi([check(), delete_op()].into());
+        drop(queue.ask(checked.clone()));
+        drop(queue.ask(Asked::Watch(path(), 1)));
         drop(queue.ask(Asked::Unwatch(path())));
         let kept = queue.ask(Asked::Read(path()));
         let first: Vec<_> = queue.take(1).into_iter().map(|it| it.asked).collect();
         let unwatch = Asked::Unwatch(path());
-        assert_eq!(first, [delete, unwatch, Asked::Read(path())]);
+        assert_eq!(first, [delete, checked, unwatch, Asked::Read(path())]);
         drop(kept);
     }
 

@@ -125,6 +125,8 @@ async fn what_too_few_replicas_confirm_may_have_been_done() {
             matches!(error, NodesError::Unknown(_)),
             "{error:?}"
         );
+        let why = Causes(&error).to_string();
+        assert_ne!(is_known, why.contains("only 0 of 1 replicas"), "{why}");
     }
 }
 
@@ -190,7 +192,12 @@ async fn highest_number_in_an_answer_is_known_to_the_wire() {
     requests.answer([Said::Multi(vec![NodeOpDone::Created(made)])]);
     created.await.unwrap();
     assert_eq!(scene.seen(), 70);
-    for (numbers, seen) in [([60, 61, 90], 90), ([80, 80, 80], 90), ([1, 95, 2], 95)] {
+    for (numbers, seen) in [
+        ([60, 61, 90], 90),
+        ([80, 80, 80], 90),
+        ([1, 95, 2], 95),
+        ([97, 1, 2], 97),
+    ] {
         let stat = nodes.stat("/a");
         let [c, m, p] = numbers;
         let told = crate::parts::stat([c, m, 0, 0, 0, 0, p]).unwrap();

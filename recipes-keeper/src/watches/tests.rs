@@ -140,19 +140,22 @@ fn watch_is_awaited_until_it_is_confirmed_or_given_up() {
 #[test]
 fn watch_is_told_what_has_happened_to_its_node_since_it_was_asked_for() {
     let watches = Watches::default();
-    let (one, mut anywhere) = watches.enter_anywhere(4);
-    let (two, three, four) = (one + 1, one + 2, one + 3);
+    let (one, mut anywhere) = watches.enter_anywhere(5);
+    let (two, three, four, five) = (one + 1, one + 2, one + 3, one + 4);
     // Of this node before the third, and of another one.
     watches.fire(0, "/c", two, NodeEvent::Changed);
     watches.fire(0, "/d", four, NodeEvent::Changed);
+    watches.fire(0, "/e", five, NodeEvent::Deleted);
     watches.fire(0, "/b", two, NodeEvent::Deleted);
     watches.fire(0, "/b", four, NodeEvent::Changed);
     anywhere.bind(three, "/c", Vec::new(), stat());
     anywhere.bind(one, "/a", Vec::new(), stat());
     anywhere.bind(two, "/b", Vec::new(), stat());
+    anywhere.bind(four, "/e", Vec::new(), stat());
     let news = |path: &str| watches.take_spare(path).unwrap().news;
     let (mut a, mut b, mut c) = (news("/a"), news("/b"), news("/c"));
     assert_eq!(b.try_recv(), Ok(NodeEvent::Deleted), "what came first");
+    assert_eq!(news("/e").try_recv(), Ok(NodeEvent::Deleted));
     assert!(a.try_recv().is_err() && c.try_recv().is_err());
     watches.fire(0, "/a", u64::MAX, NodeEvent::Deleted);
     watches.fire(0, "/c", u64::MAX, NodeEvent::Changed);
@@ -170,6 +173,7 @@ fn latest_of_the_spare_watches_on_a_node_is_taken_first() {
     assert_eq!(take(), Some((one + 1, vec![2])));
     assert_eq!(take(), Some((one, vec![1])));
     assert_eq!(take(), None);
+    assert!(watches.lock().spares.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,10 +56,12 @@ async fn listings_of_any_length_leave() {
     let mut scene = Scene::open(LISTING).await;
     let nodes = Arc::clone(&scene.nodes);
     // As many as are expected are never none.
-    for count in [5000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7] {
+    let counts = [5000, 5000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+    for (at, count) in counts.into_iter().enumerate() {
         let asked = [nodes.list("/a"), nodes.list("/a")];
         let (first, call) = scene.lists().await;
-        let is_alone = first == 1;
+        let is_alone = at == 1 || at == 2;
+        assert_eq!(first == 1, is_alone, "{at}");
         call.answer((0..first).map(|_| long(count)));
         if is_alone {
             scene.lists().await.1.answer([long(count)]);
@@ -68,11 +70,42 @@ async fn listings_of_any_length_leave() {
             assert_eq!(asked.await.unwrap().len(), count);
         }
     }
-    // Listings for contenders are such, too.
-    let entered = nodes.list_entered(&["/a", "/b"]);
-    let listed = [nodes.list("/a"), nodes.list("/a")];
-    assert_eq!(scene.requests().await.asked.len(), 4);
-    drop((entered, listed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn listings_for_contenders_are_such_too_and_other_requests_are_not() {
+    let mut scene = Scene::open(LISTING).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let others = [nodes.stat("/b"), nodes.stat("/b"), nodes.stat("/b")];
+    let call = scene.requests().await;
+    assert_eq!(call.asked.len(), 3);
+    let entered = nodes.list_entered(&["/a"]);
+    let one = scene.requests().await;
+    assert_eq!(one.asked.len(), 1);
+    let listed = nodes.list("/a");
+    let more = nodes.list_entered(&["/a", "/b"]);
+    let two = scene.requests().await;
+    assert_eq!(two.asked.len(), 2, "as much as there is room for");
+    assert!(scene.is_quiet().await);
+    drop((others, entered, listed, more, call, one, two));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_while_more_names_are_on_their_way_than_was_expected() {
+    let mut scene = Scene::open(LISTING).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let first = nodes.list("/a");
+    let (_, one) = scene.lists().await;
+    let more = [nodes.list("/a"), nodes.list("/a")];
+    let (count, two) = scene.lists().await;
+    assert_eq!(count, 2);
+    one.answer([long(4000)]);
+    first.await.unwrap();
+    let last = nodes.list("/a");
+    assert!(scene.is_quiet().await);
+    two.answer([long(4000), long(4000)]);
+    assert_eq!(scene.lists().await.0, 1);
+    drop((more, last));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,6 +35,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, CallError>>;
 
 #[derive(Debug)]
 pub(super) struct Requests {
+    pub(super) caller: Arc<Caller>,
     pub(super) asked: Arc<[Asked]>,
     pub(super) reply: Reply<Option<Answers>>,
 }
@@ -212,12 +213,17 @@ impl Wire for ScriptedWire {
         self.says(move |reply| Heard::Resume(resume, reply))
     }
 
-    fn requests(&self, _: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
         let Kind {
             is_broken, panics, ..
         } = self.kind;
-        let asked = Arc::clone(asked);
-        let said = self.says(move |reply| Heard::Requests(Requests { asked, reply }));
+        let (caller, asked) = (Arc::clone(caller), Arc::clone(asked));
+        let requests = |reply| Requests {
+            caller,
+            asked,
+            reply,
+        };
+        let said = self.says(move |reply| Heard::Requests(requests(reply)));
         async move {
             assert!(!panics, "no such plugin");
             if is_broken {

@@ -113,6 +113,24 @@ async fn beat_leaves_a_sixth_of_the_timeout_after_the_last_call_or_sooner_for_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn beat_is_late_by_half_of_its_time_at_most() {
+    let mut scene = Scene::open(TOGETHER).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let step = Some(Duration::from_millis(300));
+    scene.requests().await.answer_at_step([Said::Nothing], step);
+    assert!(scene.is_quiet().await);
+    advance(Duration::from_millis(50)).await;
+    let listed = nodes.list("/a");
+    let began = Instant::now();
+    scene.requests().await.answer_at_step([names(&[])], step);
+    listed.await.unwrap();
+    assert_eq!(*scene.requests().await.asked, [Asked::Beat]);
+    let time = began.elapsed();
+    let millis = Duration::from_millis;
+    assert!(time >= millis(200) && time < millis(305), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn server_that_does_not_answer_in_time_is_left_for_another_connection() {
     let mut scene = Scene::open(APART).await;
     let nodes = Arc::clone(&scene.nodes);
