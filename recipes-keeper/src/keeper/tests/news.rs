@@ -160,3 +160,27 @@ async fn empty_transaction_asks_nothing_and_a_read_is_remembered() {
     advance(SECOND).await;
     assert!(scene.is_quiet().await);
 }
+
+/// Whoever waits for a deletion that nobody tells waits for ever.
+#[tokio::test(start_paused = true)]
+async fn watch_is_set_again_also_if_its_answer_was_not_looked_at_before_the_connection_was_lost() {
+    let mut scene = Scene::open(APART).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let watched = nodes.watch("/a");
+    scene.requests().await.answer([node()]);
+    assert!(scene.is_quiet().await);
+    scene.lose(1);
+    let (resume, reply) = scene.resume().await;
+    let paths: Vec<_> = resume.watches.iter().map(|it| &*it.path).collect();
+    assert_eq!(paths, ["/a"]);
+    goes_on_with(
+        reply,
+        Resumed {
+            news: vec![Some(NodeEvent::Deleted)],
+            ..Resumed::default()
+        },
+    );
+    scene.started().await;
+    let (_, _, news) = watched.await.unwrap().unwrap();
+    assert_eq!(news.await, NodeEvent::Deleted);
+}
