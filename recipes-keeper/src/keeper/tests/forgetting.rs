@@ -153,9 +153,9 @@ async fn session_that_ends_while_its_nodes_are_deleted_is_over() {
     goes_on_with(reply, back(&["/a/x-1"]));
     let undo = scene.requests().await;
     assert!(undo.reply.send(Ok(None)).is_ok());
-    let mut connection = scene.nodes.connection();
-    while connection.next().await != Some(Connection::Ended(EndReason::Expired)) {}
     assert!(scene.heard().await.is_none());
+    let last = scene.nodes.connection().next().now_or_never().flatten();
+    assert_eq!(last, Some(Connection::Ended(EndReason::Expired)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,8 +32,7 @@ impl Scene {
         let connection = self.nodes.connection();
         let other = Self::open(TOGETHER).await;
         self.nodes = Arc::clone(&other.nodes);
-        let last = connection.fold(None, |_, state| async move { Some(state) });
-        last
+        connection.fold(None, |_, state| async move { Some(state) })
     }
 }
 
