@@ -139,6 +139,8 @@ mod tests {
             own: own.map(ToOwned::to_owned),
             first: 1,
         };
+        let tells = |operation: &NodeOp| Asked::Multi([operation.clone()].into()).tells();
+        assert!(tells(&set) && tells(&delete) && !tells(&create) && !tells(&check));
         assert_eq!(
             Asked::Multi([create, set, delete, check].into()).bytes(),
             36

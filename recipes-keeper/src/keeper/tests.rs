@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::internal::log::Causes;
-use recipes_core::{Created, Guarantee, NewNode, NodeEvent, NodeMode, NodeOpDone, Nodes};
+use recipes_core::{Created, Guarantee, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone, Nodes};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -192,6 +192,17 @@ async fn highest_number_in_an_answer_is_known_to_the_wire() {
     requests.answer([Said::Multi(vec![NodeOpDone::Created(made)])]);
     created.await.unwrap();
     assert_eq!(scene.seen(), 70);
+    let set = NodeOp::Set {
+        path: "/a".to_owned(),
+        data: Vec::new(),
+        version: None,
+    };
+    let set = nodes.multi(vec![set]);
+    let told = crate::parts::stat([1, 75, 0, 0, 0, 0, 1]).unwrap();
+    let done = Said::Multi(vec![NodeOpDone::Set(told)]);
+    scene.requests().await.answer([done]);
+    assert_eq!(set.await.unwrap().len(), 1);
+    assert_eq!(scene.seen(), 75);
     for (numbers, seen) in [
         ([60, 61, 90], 90),
         ([80, 80, 80], 90),

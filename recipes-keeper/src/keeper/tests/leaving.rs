@@ -2,8 +2,6 @@
 
 use std::task::{Context, Wake};
 
-use recipes_core::NodeOp;
-
 use super::*;
 
 impl Scene {
