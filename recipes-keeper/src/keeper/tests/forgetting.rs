@@ -180,6 +180,7 @@ async fn watches_are_set_again_in_parts_and_the_longest_quarantine_of_these_coun
         goes_on_with(reply, told(SECOND * one, first));
         let (resume, reply) = scene.resume().await;
         assert!(!resume.wants_nodes && resume.watches.len() == 50);
+        assert_eq!(resume.known_by, [1, 2]);
         let mut second = vec![None; 50];
         second[0] = Some(NodeEvent::Changed);
         goes_on_with(reply, told(SECOND * other, second));
