@@ -149,6 +149,38 @@ mod tests {
         assert!(matches!(told(""), Ok(None)));
         assert!(matches!(told("D"), Ok(Some(NodeEvent::Deleted))));
         assert!(matches!(told("C"), Ok(Some(NodeEvent::Changed))));
+        assert!(matches!(told("F"), Ok(Some(NodeEvent::DeletedAsFirst))));
         assert!(told("d").is_err() && told("DD").is_err());
+    }
+
+    #[test]
+    fn news_have_three_words_and_the_last_may_be_any_path() {
+        let path = "/a b/c";
+        let of = |event| Some((event, 7, path));
+        assert_eq!(news(b"D 7 /a b/c"), of(NodeEvent::Deleted));
+        assert_eq!(news(b"F 7 /a b/c"), of(NodeEvent::DeletedAsFirst));
+        assert_eq!(news(b"C 7 /a b/c"), of(NodeEvent::Changed));
+        for other in ["", "D", "D 7", "D -1 /a", "X 7 /a", "D x /a"] {
+            assert_eq!(news(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(news(b"D 7 /\xff"), None);
+    }
+
+    /// What may be sent again, what must not, and what nobody knows is told apart by this.
+    #[test]
+    fn every_word_of_a_refusal_has_its_reason() {
+        let is = |word: &str, expected: fn(&NodesError) -> bool| {
+            let MultiError { index, source } = reason(word, Some(3)).unwrap();
+            assert!(index == Some(3) && expected(&source), "{word}: {source:?}");
+        };
+        is("NoNode", |it| matches!(it, NodesError::NoNode));
+        is("NodeExists", |it| matches!(it, NodesError::NodeExists));
+        is("BadVersion", |it| matches!(it, NodesError::BadVersion));
+        for word in ["NotEmpty", "EphemeralParent", "Full"] {
+            is(word, |it| matches!(it, NodesError::Refused(_)));
+        }
+        is("TooLong", |it| matches!(it, NodesError::NotSent(_)));
+        is("Busy", |it| matches!(it, NodesError::Throttled));
+        assert!(matches!(reason("nonode", None), Err(CallError::Lost(_))));
     }
 }

@@ -105,3 +105,61 @@ pub fn letter(mode: NodeMode) -> &'static str {
 pub fn version_word(version: Option<i32>) -> String {
     version.map(|it| it.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use recipes_core::NewNode;
+
+    use super::*;
+
+    #[test]
+    fn request_is_as_long_as_its_paths_and_data() {
+        let path = || "/a/b".to_owned();
+        let version = None;
+        let create = NodeOp::Create(NewNode {
+            path: path(),
+            data: Arc::from([7; 10]),
+            mode: NodeMode::Persistent,
+        });
+        let set = NodeOp::Set {
+            path: path(),
+            data: vec![7; 10],
+            version,
+        };
+        let delete = NodeOp::Delete {
+            path: path(),
+            version,
+        };
+        let check = NodeOp::Check {
+            path: path(),
+            version,
+        };
+        let look = |own: Option<&str>| Asked::Look {
+            directory: path(),
+            own: own.map(ToOwned::to_owned),
+            first: 1,
+        };
+        let tells = |operation: &NodeOp| Asked::Multi([operation.clone()].into()).tells();
+        assert!(tells(&set) && tells(&delete) && !tells(&create) && !tells(&check));
+        assert_eq!(
+            Asked::Multi([create, set, delete, check].into()).bytes(),
+            36
+        );
+        let all = [
+            (look(Some("own")), 7),
+            (look(None), 4),
+            (Asked::List(path()), 4),
+            (Asked::Read(path()), 4),
+            (Asked::Stat(path()), 4),
+            (Asked::Watch(path(), 1), 4),
+            (Asked::Unwatch(path()), 4),
+            (Asked::Beat, 0),
+        ];
+        for (asked, bytes) in all {
+            assert_eq!(asked.bytes(), bytes, "{asked:?}");
+            let sets = matches!(asked, Asked::Look { .. } | Asked::Watch(..));
+            assert_eq!(asked.watches(), sets, "{asked:?}");
+            assert!(!asked.tells(), "{asked:?}");
+        }
+    }
+}

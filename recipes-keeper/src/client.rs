@@ -17,7 +17,6 @@ use crate::asked::Asked;
 use crate::kept::Kept;
 use crate::queue::Answer;
 use crate::shared::Shared;
-use crate::watches::Seen;
 use crate::wire::{Outcome, Said};
 
 /// The operations of one session.
@@ -229,11 +228,7 @@ impl Nodes for KeptNodes {
         let wanted = wanted(number);
         let watched = async move {
             let (data, stat) = done(answer).await?.node()?;
-            let shared = &wanted.kept.shared;
-            shared.saw_node(&stat);
-            shared
-                .watches
-                .confirm(&wanted.path, number, Seen::from(&stat));
+            wanted.kept.shared.saw_node(&stat);
             Ok((data, stat, wanted.event(news)))
         };
         watched.map(present).boxed()

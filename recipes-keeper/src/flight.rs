@@ -172,6 +172,10 @@ pub(crate) fn settle(landed: Landed, kept: &Kept) -> Result<(), Over> {
     }
     for ((asked, outcome), waiting) in asked.iter().zip(outcomes).zip(waiting) {
         kept.owned().answered(asked, &outcome);
+        // Also if nobody looks at the answer before the connection is lost.
+        if let (Asked::Watch(path, number), Ok(Said::Node(_, stat))) = (asked, &outcome) {
+            kept.shared.watches.confirm(path, *number, stat.into());
+        }
         // Whoever dropped the request does not want to know.
         drop(waiting.send(outcome));
     }

@@ -68,6 +68,7 @@ impl Keeper {
             id: opened.id,
             secret: secret.to_owned(),
             known_by: Mutex::new(vec![connections]),
+            answered: AtomicU64::new(connections),
             step: AtomicU64::default(),
             names: AtomicUsize::new(NAMES_FIRST),
             terms,

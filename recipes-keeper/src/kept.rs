@@ -24,7 +24,8 @@ const SPARE_MAX: Duration = Duration::from_secs(1);
 /// How many names a listing has, before there was one.
 pub(crate) const NAMES_FIRST: usize = 1_000;
 
-/// Earlier connections by which a server that has lost its last second may know a session.
+/// Earlier connections by which a server that has lost its last second may know a session, besides those since
+/// its last answer.
 const EARLIER_MAX: usize = 8;
 
 /// How a session is kept.
@@ -81,6 +82,8 @@ pub(crate) struct Kept {
     pub(crate) secret: String,
     /// The numbers of the connections by which the server may know it.
     pub(crate) known_by: Mutex<Vec<u64>>,
+    /// The last of these by which it has answered that it knows it.
+    pub(crate) answered: AtomicU64,
     /// The most that the store's clock advances between two calls, in microseconds.
     pub(crate) step: AtomicU64,
     /// How many names to expect in a listing: see [`listed`](Self::listed).
@@ -133,13 +136,13 @@ impl Kept {
     }
 
     /// The server has answered that it knows the session by this number. One that forgets that may know
-    /// one of the last before it.
+    /// one of the last before it: that by which it had answered, or any after that.
     pub(crate) fn is_known_by(&self, number: u64) {
+        let last = self.answered.swap(number, Ordering::Relaxed);
         let mut known_by = self.known_by();
-        known_by.retain(|it| *it != number);
-        let old = known_by.len().saturating_sub(EARLIER_MAX);
+        let since = known_by.iter().filter(|it| **it >= last).count();
+        let old = known_by.len().saturating_sub(since.max(EARLIER_MAX + 1));
         known_by.drain(..old);
-        known_by.push(number);
     }
 
     /// A call's longest listing had so many names.

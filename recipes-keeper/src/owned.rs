@@ -317,4 +317,47 @@ mod tests {
         done(&mut owned, &[delete("/c/z-7")], vec![NodeOpDone::Deleted]);
         assert_eq!(owned.deleted(vec!["/c/z-7".to_owned()]), ["/c/z-7"]);
     }
+
+    fn create_as(mode: NodeMode, path: &str) -> NodeOp {
+        NodeOp::Create(NewNode {
+            path: path.to_owned(),
+            data: Default::default(),
+            mode,
+        })
+    }
+
+    #[test]
+    fn node_of_any_lost_create_is_spared_and_no_other() {
+        let mut owned = Owned::on("one");
+        owned.sent(&[create("/a/x-"), create("/b/y-")]);
+        owned.sent(&[create_as(NodeMode::Ephemeral, "/c/own")]);
+        // What lives in these does not go with the session because of them.
+        owned.sent(&[create_as(NodeMode::Persistent, "/d")]);
+        owned.sent(&[create_as(NodeMode::Container, "/e")]);
+        let nodes = ["/a/x-1", "/b/y-2", "/c/own", "/d/x-3", "/e/x-4", "/f"];
+        let nodes = nodes.map(ToOwned::to_owned);
+        assert_eq!(owned.deleted(nodes.to_vec()), nodes[3..]);
+        // A create that has not reached this run never will.
+        assert_eq!(owned.deleted(vec!["/b/y-5".to_owned()]), ["/b/y-5"]);
+    }
+
+    #[test]
+    fn create_that_was_answered_spares_the_node_that_it_has_made_only() {
+        let mut owned = Owned::on("one");
+        done(&mut owned, &[create("/a/x-")], vec![made("/a/x-1")]);
+        let nodes = ["/a/x-1", "/a/x-7"].map(ToOwned::to_owned);
+        assert_eq!(owned.deleted(nodes.to_vec()), nodes[1..]);
+    }
+
+    #[test]
+    fn nodes_are_gone_whose_paths_begin_so_and_no_others() {
+        let mut owned = Owned::on("one");
+        let paths = ["/a/a-1", "/b/z-8", "/b/z-9", "/c/c-1"].map(ToOwned::to_owned);
+        for path in &paths {
+            let create = create(path.split('-').next().unwrap());
+            done(&mut owned, &[create], vec![made(path)]);
+        }
+        owned.all_gone("/b/z");
+        assert_eq!(owned.deleted(paths.to_vec()), paths[1..3]);
+    }
 }

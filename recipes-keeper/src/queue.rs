@@ -251,20 +251,25 @@ mod tests {
         let (path, version) = (|| "/a".to_owned(), None);
         let multi = |operation| Asked::Multi([operation].into());
         drop(queue.ask(Asked::List(path())));
-        drop(queue.ask(multi(NodeOp::Check {
+        let check = || NodeOp::Check {
             path: path(),
             version,
-        })));
-        let delete = multi(NodeOp::Delete {
+        };
+        let delete_op = || NodeOp::Delete {
             path: path(),
             version,
-        });
+        };
+        drop(queue.ask(multi(check())));
+        let delete = multi(delete_op());
         drop(queue.ask(delete.clone()));
+        let checked = Asked::Multi([check(), delete_op()].into());
+        drop(queue.ask(checked.clone()));
+        drop(queue.ask(Asked::Watch(path(), 1)));
         drop(queue.ask(Asked::Unwatch(path())));
         let kept = queue.ask(Asked::Read(path()));
         let first: Vec<_> = queue.take(1).into_iter().map(|it| it.asked).collect();
         let unwatch = Asked::Unwatch(path());
-        assert_eq!(first, [delete, unwatch, Asked::Read(path())]);
+        assert_eq!(first, [delete, checked, unwatch, Asked::Read(path())]);
         drop(kept);
     }
 
@@ -278,5 +283,31 @@ mod tests {
         assert_eq!(queue.take(0).len(), 1);
         assert_eq!(queue.take(9).len(), 1);
         drop(kept);
+    }
+
+    #[test]
+    fn what_leaves_together_is_bounded() {
+        let queue = Queue::default();
+        let path = |length: usize| "x".repeat(length);
+        let sizes = |lengths: &[usize]| {
+            let kept: Vec<_> = lengths
+                .iter()
+                .map(|length| queue.ask(Asked::Read(path(*length))))
+                .collect();
+            let mut counts = Vec::new();
+            while !queue.lock().requests.is_empty() {
+                counts.push(queue.take(0).len());
+            }
+            drop(kept);
+            counts
+        };
+        let half = BYTES_MAX / 2;
+        assert_eq!(sizes(&[half, half, 1]), [2, 1]);
+        assert_eq!(sizes(&[half, half + 1]), [1, 1]);
+        assert_eq!(sizes(&[BYTES_MAX * 3, 1]), [1, 1]);
+        assert_eq!(
+            sizes(&[1; 2 * REQUESTS_MAX + 1]),
+            [REQUESTS_MAX, REQUESTS_MAX, 1]
+        );
     }
 }

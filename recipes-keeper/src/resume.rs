@@ -77,8 +77,8 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
     // At least once, also without watches.
     let mut chunks = rewatches.chunks(REWATCHED_MAX);
     let mut chunk: &[Rewatch] = chunks.next().unwrap_or_default();
+    kept.known_by().push(number);
     loop {
-        kept.known_by().push(number);
         let resume = Resume {
             caller: Arc::clone(&caller),
             known_by: kept.known_by().clone(),
@@ -94,7 +94,6 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
             let trouble = "news of other watches than were set".to_owned();
             return Err(Trouble::Unexpected(trouble).into());
         }
-        kept.is_known_by(number);
         quarantine = quarantine.max(resumed.quarantine);
         told.extend(resumed.news);
         let nodes = resumed.nodes;
@@ -116,6 +115,7 @@ async fn go_on(kept: &Kept, wire: &dyn Wire, number: u64) -> Result<bool, NodesE
             None => break,
         }
     }
+    kept.is_known_by(number);
     kept.promised(Promise {
         guarantee: wire.facts().guarantee,
         grants_from: quarantined(quarantine),

@@ -300,3 +300,17 @@ impl From<CallError> for NodesError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_a_server_tells_is_over_if_it_is_negative() {
+        assert_eq!(duration(-1), Duration::ZERO);
+        assert_eq!(duration(1_500), Duration::from_micros(1_500));
+        assert_eq!(duration(i64::MAX), Duration::from_micros(i64::MAX as u64));
+        assert_eq!(micros(Duration::from_micros(1_500)), 1_500);
+        assert_eq!(micros(Duration::MAX), i64::MAX);
+    }
+}

@@ -1,21 +1,30 @@
+mod forgetting;
 mod leaving;
+mod listings;
+mod news;
+mod opening;
 mod reconnects;
+mod said;
 mod scene;
+mod times;
 
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{Created, NewNode, NodeMode, NodeOpDone, Nodes};
+use recipes_core::internal::log::Causes;
+use recipes_core::{Created, Guarantee, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone, Nodes};
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::sessions::Sessions;
-use crate::wire::{CallError, Resume, Resumed, Said};
+use crate::wire::{CallError, Facts, Resume, Resumed, Said};
 
+use said::*;
 use scene::*;
 
 const TIMEOUT: Duration = Duration::from_secs(12);
+const CONNECT: Duration = Duration::from_secs(7);
 
 #[tokio::test(start_paused = true)]
 async fn beat_that_is_apart_waits_for_no_request() {
@@ -116,6 +125,8 @@ async fn what_too_few_replicas_confirm_may_have_been_done() {
             matches!(error, NodesError::Unknown(_)),
             "{error:?}"
         );
+        let why = Causes(&error).to_string();
+        assert_ne!(is_known, why.contains("only 0 of 1 replicas"), "{why}");
     }
 }
 
@@ -181,7 +192,23 @@ async fn highest_number_in_an_answer_is_known_to_the_wire() {
     requests.answer([Said::Multi(vec![NodeOpDone::Created(made)])]);
     created.await.unwrap();
     assert_eq!(scene.seen(), 70);
-    for (numbers, seen) in [([60, 61, 90], 90), ([80, 80, 80], 90), ([1, 95, 2], 95)] {
+    let set = NodeOp::Set {
+        path: "/a".to_owned(),
+        data: Vec::new(),
+        version: None,
+    };
+    let set = nodes.multi(vec![set]);
+    let told = crate::parts::stat([1, 75, 0, 0, 0, 0, 1]).unwrap();
+    let done = Said::Multi(vec![NodeOpDone::Set(told)]);
+    scene.requests().await.answer([done]);
+    assert_eq!(set.await.unwrap().len(), 1);
+    assert_eq!(scene.seen(), 75);
+    for (numbers, seen) in [
+        ([60, 61, 90], 90),
+        ([80, 80, 80], 90),
+        ([1, 95, 2], 95),
+        ([97, 1, 2], 97),
+    ] {
         let stat = nodes.stat("/a");
         let [c, m, p] = numbers;
         let told = crate::parts::stat([c, m, 0, 0, 0, 0, p]).unwrap();

@@ -2,8 +2,6 @@
 
 use std::task::{Context, Wake};
 
-use recipes_core::NodeOp;
-
 use super::*;
 
 impl Scene {
@@ -62,7 +60,7 @@ async fn request_that_left_over_a_connection_that_is_lost_has_no_answer() {
     scene.server.loss.send_replace(Some((1, Loss::Connection)));
     // The keeper does not know yet.
     let lost = nodes.list("/a");
-    let call = scene.sent().expect("it has left");
+    let lost_call = scene.sent().expect("it has left");
     let (_, resume) = scene.resume().await;
     assert!(matches!(lost.await, Err(NodesError::Unknown(_))));
     // From now on it waits for the next connection.
@@ -70,9 +68,11 @@ async fn request_that_left_over_a_connection_that_is_lost_has_no_answer() {
     assert!(scene.is_quiet().await);
     goes_on(resume);
     assert_eq!(scene.started().await.0, 2);
-    scene.requests().await.answer([names(&["b"])]);
+    let call = scene.requests().await;
+    assert_eq!(call.caller.name(), "5:12000000:secret:2");
+    call.answer([names(&["b"])]);
     assert_eq!(next.await.unwrap(), ["b"]);
-    drop(call);
+    drop(lost_call);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,8 +84,10 @@ async fn request_that_cannot_be_sent_costs_the_connection() {
     .await;
     assert!(scene.is_quiet().await);
     let nodes = Arc::clone(&scene.nodes);
+    let began = tokio::time::Instant::now();
     let first = nodes.list("/a");
     assert!(matches!(first.await, Err(NodesError::Unknown(_))));
+    assert_eq!(began.elapsed(), Duration::ZERO);
     let _resume = scene.resume().await;
 }
 

@@ -36,20 +36,9 @@ async fn client_that_panics_costs_connections_and_not_the_session() {
 
 #[tokio::test(start_paused = true)]
 async fn client_that_panics_while_it_connects_is_an_error() {
-    let server = Arc::new(Scripted {
-        heard: mpsc::unbounded_channel().0,
-        shared: watch::Sender::new(None),
-        loss: watch::Sender::new(None),
-        kind: APART,
-        panics: AtomicUsize::new(1),
-    });
-    let sessions = Sessions::new(Terms {
-        server,
-        connect_timeout: TIMEOUT,
-        session_timeout: TIMEOUT,
-        is_new: true,
-        container_rest: TIMEOUT,
-    });
+    let server = Arc::new(Scripted::new(mpsc::unbounded_channel().0, APART));
+    server.panics.store(1, Ordering::Relaxed);
+    let sessions = Sessions::new(server.terms());
     let Err(NodesError::Unknown(why)) = sessions.open("secret").await else {
         panic!("it was opened")
     };
@@ -105,4 +94,27 @@ async fn session_is_known_by_its_last_connections_however_many_there_were() {
         goes_on(reply);
         assert_eq!(scene.started().await.0, number);
     }
+}
+
+/// Tries follow each other in milliseconds, and none of these may have reached the server.
+#[tokio::test(start_paused = true)]
+async fn session_is_known_by_its_last_answered_connection_however_many_were_not() {
+    let mut scene = Scene::open(APART).await;
+    scene.lose(1);
+    for _ in 2..22 {
+        drop(scene.resume().await.1);
+    }
+    goes_on(scene.resume().await.1);
+    assert_eq!(scene.started().await.0, 22);
+    // It forgets its last second.
+    scene.lose(22);
+    let (Resume { known_by, .. }, reply) = scene.resume().await;
+    let expected: Vec<_> = (1..=23).collect();
+    assert_eq!(known_by, expected);
+    goes_on(reply);
+    assert_eq!(scene.started().await.0, 23);
+    scene.lose(23);
+    let (Resume { known_by, .. }, _reply) = scene.resume().await;
+    assert!(known_by.ends_with(&[22, 23, 24]), "{known_by:?}");
+    assert!(known_by.len() < 16, "{known_by:?}");
 }

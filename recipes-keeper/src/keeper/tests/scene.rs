@@ -1,15 +1,16 @@
 //! A session on a server whose test answers for it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{self, BoxFuture, FutureExt};
 use recipes_core::{Guarantee, Nodes, NodesError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 
-use super::TIMEOUT;
+use super::said::{ephemeral, made};
+use super::{CONNECT, TIMEOUT};
 use crate::asked::Asked;
 use crate::kept::Terms;
 use crate::sessions::Sessions;
@@ -34,14 +35,23 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, CallError>>;
 
 #[derive(Debug)]
 pub(super) struct Requests {
+    pub(super) caller: Arc<Caller>,
     pub(super) asked: Arc<[Asked]>,
     pub(super) reply: Reply<Option<Answers>>,
 }
 
 impl Requests {
     pub(super) fn answer(self, all: impl IntoIterator<Item = Said>) {
+        self.answer_at_step(all, None);
+    }
+
+    /// As [`answer`](Self::answer), by a store whose clock advances so much at once.
+    pub(super) fn answer_at_step(
+        self,
+        all: impl IntoIterator<Item = Said>,
+        step: Option<Duration>,
+    ) {
         let outcomes = all.into_iter().map(Ok).collect();
-        let step = None;
         drop(self.reply.send(Ok(Some(Answers { outcomes, step }))));
     }
 }
@@ -55,6 +65,11 @@ pub(super) struct Scripted {
     pub(super) kind: Kind,
     /// Connections that the client panics for.
     pub(super) panics: AtomicUsize,
+    /// Connections that the server does not answer.
+    pub(super) mute: AtomicUsize,
+    pub(super) facts: Mutex<Facts>,
+    /// The number of each connection that subscribed, and the session that it did so for.
+    pub(super) subscribed: Arc<Mutex<Vec<(u64, i64)>>>,
 }
 
 /// What the connections of a server are like.
@@ -63,6 +78,7 @@ pub(super) struct Kind {
     pub(super) beats_apart: bool,
     pub(super) leaves_anywhere: bool,
     pub(super) in_flight_max: usize,
+    pub(super) names_max: usize,
     /// Requests cannot be sent.
     pub(super) is_broken: bool,
     /// The client panics when it is to send them.
@@ -73,6 +89,7 @@ pub(super) const APART: Kind = Kind {
     beats_apart: true,
     leaves_anywhere: false,
     in_flight_max: 1,
+    names_max: usize::MAX,
     is_broken: false,
     panics: false,
 };
@@ -93,6 +110,35 @@ pub(super) struct ScriptedWire {
     facts: Facts,
     number: u64,
     kind: Kind,
+    subscribed: Arc<Mutex<Vec<(u64, i64)>>>,
+}
+
+impl Scripted {
+    pub(super) fn new(heard: mpsc::UnboundedSender<Heard>, kind: Kind) -> Self {
+        Self {
+            heard,
+            shared: watch::Sender::new(None),
+            loss: watch::Sender::new(None),
+            kind,
+            panics: AtomicUsize::default(),
+            mute: AtomicUsize::default(),
+            facts: Mutex::new(Facts {
+                run: "run".to_owned(),
+                guarantee: Guarantee::OneCopy,
+            }),
+            subscribed: Arc::default(),
+        }
+    }
+
+    pub(super) fn terms(self: &Arc<Self>) -> Terms {
+        Terms {
+            server: Arc::clone(self) as Arc<dyn Server>,
+            connect_timeout: CONNECT,
+            session_timeout: TIMEOUT,
+            is_new: true,
+            container_rest: TIMEOUT,
+        }
+    }
 }
 
 impl Server for Scripted {
@@ -102,16 +148,14 @@ impl Server for Scripted {
         number: u64,
     ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
         self.shared.send_replace(Some(Arc::clone(shared)));
-        let facts = Facts {
-            run: "run".to_owned(),
-            guarantee: Guarantee::OneCopy,
-        };
+        let facts = self.facts.lock().unwrap().clone();
         let wire = ScriptedWire {
             heard: self.heard.clone(),
             loss: self.loss.subscribe(),
             facts,
             number,
             kind: self.kind,
+            subscribed: Arc::clone(&self.subscribed),
         };
         let left = self.panics.load(Ordering::Relaxed);
         async move {
@@ -119,9 +163,18 @@ impl Server for Scripted {
                 self.panics.store(left - 1, Ordering::Relaxed);
                 panic!("no such plugin");
             }
+            let mute = self.mute.load(Ordering::Relaxed);
+            if mute > 0 {
+                self.mute.store(mute - 1, Ordering::Relaxed);
+                return future::pending().await;
+            }
             Ok(Box::new(wire) as Box<dyn Wire>)
         }
         .boxed()
+    }
+
+    fn silence(&self) -> &'static str {
+        ", behind a proxy"
     }
 }
 
@@ -136,6 +189,10 @@ impl Wire for ScriptedWire {
 
     fn in_flight_max(&self) -> usize {
         self.kind.in_flight_max
+    }
+
+    fn names_max(&self) -> usize {
+        self.kind.names_max
     }
 
     fn beats_apart(&self) -> bool {
@@ -154,12 +211,17 @@ impl Wire for ScriptedWire {
         self.says(move |reply| Heard::Resume(resume, reply))
     }
 
-    fn requests(&self, _: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+    fn requests(&self, caller: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
         let Kind {
             is_broken, panics, ..
         } = self.kind;
-        let asked = Arc::clone(asked);
-        let said = self.says(move |reply| Heard::Requests(Requests { asked, reply }));
+        let (caller, asked) = (Arc::clone(caller), Arc::clone(asked));
+        let requests = |reply| Requests {
+            caller,
+            asked,
+            reply,
+        };
+        let said = self.says(move |reply| Heard::Requests(requests(reply)));
         async move {
             assert!(!panics, "no such plugin");
             if is_broken {
@@ -187,6 +249,14 @@ impl Wire for ScriptedWire {
             let lost = loss.wait_for(is_this).await;
             let lost = lost.ok().and_then(|lost| *lost);
             lost.map_or(Loss::Connection, |(_, loss)| loss)
+        }
+        .boxed()
+    }
+
+    fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
+        async move {
+            self.subscribed.lock().unwrap().push((self.number, id));
+            Ok(())
         }
         .boxed()
     }
@@ -219,25 +289,25 @@ pub(super) struct Scene {
     pub(super) nodes: Arc<dyn Nodes>,
     pub(super) heard: mpsc::UnboundedReceiver<Heard>,
     pub(super) server: Arc<Scripted>,
+    /// Calls whose answers are still to come.
+    pub(super) unanswered: Vec<Requests>,
 }
 
 impl Scene {
     pub(super) async fn open(kind: Kind) -> Self {
+        let told = Opened {
+            id: 5,
+            quarantine: Duration::ZERO,
+            doubt: Duration::ZERO,
+        };
+        Self::told(kind, told).await
+    }
+
+    /// A session of which the server has told this when it was opened.
+    pub(super) async fn told(kind: Kind, told: Opened) -> Self {
         let (says, mut heard) = mpsc::unbounded_channel();
-        let server = Arc::new(Scripted {
-            heard: says,
-            shared: watch::Sender::new(None),
-            loss: watch::Sender::new(None),
-            kind,
-            panics: AtomicUsize::default(),
-        });
-        let sessions = Sessions::new(Terms {
-            server: Arc::clone(&server) as Arc<dyn Server>,
-            connect_timeout: TIMEOUT,
-            session_timeout: TIMEOUT,
-            is_new: true,
-            container_rest: TIMEOUT,
-        });
+        let server = Arc::new(Scripted::new(says, kind));
+        let sessions = Sessions::new(server.terms());
         let opened = async {
             let Some(Heard::Open(open, reply)) = heard.recv().await else {
                 panic!("nothing is called")
@@ -249,12 +319,7 @@ impl Scene {
                 is_known: true,
             };
             assert_eq!(open, expected);
-            let opened = Opened {
-                id: 5,
-                quarantine: Duration::ZERO,
-                doubt: Duration::ZERO,
-            };
-            drop(reply.send(Ok(opened)));
+            drop(reply.send(Ok(told)));
             let Some(Heard::Started(1, session)) = heard.recv().await else {
                 panic!("the wire is not told")
             };
@@ -272,6 +337,7 @@ impl Scene {
             nodes: nodes.expect("it was answered"),
             heard,
             server,
+            unanswered: Vec::new(),
         }
     }
 
@@ -326,29 +392,29 @@ impl Scene {
     }
 
     pub(super) fn seen(&self) -> i64 {
-        let shared = self.server.shared.borrow();
-        shared.as_ref().expect("it is open").seen()
+        self.shared().seen()
     }
-}
 
-/// The session goes on, and has missed nothing.
-pub(super) fn goes_on(reply: Reply<Option<Resumed>>) {
-    drop(reply.send(Ok(Some(Resumed::default()))));
-}
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        let shared = self.server.shared.borrow();
+        Arc::clone(shared.as_ref().expect("it is open"))
+    }
 
-pub(super) fn lives(reply: Reply<bool>) {
-    drop(reply.send(Ok(true)));
-}
+    /// From now on, another run of the server answers.
+    pub(super) fn runs(&self, run: &str) {
+        self.server.facts.lock().unwrap().run = run.to_owned();
+    }
 
-pub(super) fn names(names: &[&str]) -> Said {
-    let names = names.iter().map(|it| (*it).to_owned());
-    Said::Names(names.collect(), Vec::new())
-}
+    /// Creates a node, which the server names.
+    pub(super) async fn makes(&mut self, path: &str, name: &str) {
+        let (nodes, node) = (Arc::clone(&self.nodes), ephemeral(path));
+        let created = nodes.create(&node);
+        self.requests().await.answer([made(name)]);
+        created.await.unwrap();
+    }
 
-pub(super) fn list(path: &str) -> Asked {
-    Asked::List(path.to_owned())
-}
-
-pub(super) fn stat(path: &str) -> Asked {
-    Asked::Stat(path.to_owned())
+    pub(super) fn lose(&self, number: u64) {
+        let loss = (number, Loss::Connection);
+        self.server.loss.send_replace(Some(loss));
+    }
 }
