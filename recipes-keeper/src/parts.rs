@@ -126,3 +126,22 @@ pub fn stat(parts: [i64; 7]) -> Result<NodeStat, CallError> {
     stat.pzxid = pzxid;
     Ok(stat)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_has_its_parts_in_their_places_and_no_number_too_wide_for_one() {
+        let parts = [7_000, 8_000, 3, 5, 2, 4, 9_000];
+        let told = stat(parts).unwrap();
+        assert_eq!((told.czxid, told.mzxid, told.pzxid), (7_000, 8_000, 9_000));
+        assert_eq!((told.version, told.children, told.cversion), (3, 2, 4));
+        assert_eq!((told.ephemeral_owner, told.ctime_ms), (5, 7));
+        for place in [2, 4, 5] {
+            let mut wide = parts;
+            wide[place] = 1 << 31;
+            assert!(matches!(stat(wide), Err(CallError::Lost(_))), "{place}");
+        }
+    }
+}
