@@ -303,7 +303,74 @@ impl From<CallError> for NodesError {
 
 #[cfg(test)]
 mod tests {
+    use futures::future;
+
     use super::*;
+
+    /// A wire that has nothing but what every wire must have, and says this to requests.
+    #[derive(Debug)]
+    struct Plain(Facts, Result<Option<Answers>, CallError>);
+
+    impl Wire for Plain {
+        fn number(&self) -> u64 {
+            1
+        }
+
+        fn facts(&self) -> &Facts {
+            &self.0
+        }
+
+        fn in_flight_max(&self) -> usize {
+            1
+        }
+
+        fn open(&self, _: Open) -> Called<Opened> {
+            future::pending().boxed()
+        }
+
+        fn resume(&self, _: Resume) -> Called<Option<Resumed>> {
+            future::pending().boxed()
+        }
+
+        fn requests(&self, _: &Arc<Caller>, asked: &Arc<[Asked]>) -> Called<Option<Answers>> {
+            assert_eq!(**asked, [Asked::Beat]);
+            future::ready(self.1.clone()).boxed()
+        }
+
+        fn close(&self, _: &Arc<Caller>) -> Called<bool> {
+            future::pending().boxed()
+        }
+
+        fn lost(&self) -> BoxFuture<'_, Loss> {
+            future::pending().boxed()
+        }
+    }
+
+    #[test]
+    fn beat_among_requests_tells_a_session_that_lives_from_one_that_is_over() {
+        let caller = Arc::new(Caller {
+            id: 5,
+            secret: "secret".to_owned(),
+            connection: 1,
+            timeout: Duration::ZERO,
+            container_rest: Duration::ZERO,
+        });
+        let beaten = |says| {
+            let facts = Facts {
+                run: String::new(),
+                uptime_s: 0,
+                was_replica: false,
+                guarantee: Guarantee::OneCopy,
+            };
+            let wire = Plain(facts, says);
+            assert!(!wire.beats_apart() && !wire.leaves_anywhere());
+            assert_eq!(wire.names_max(), usize::MAX);
+            wire.beat(&caller).now_or_never().expect("it is answered")
+        };
+        assert!(matches!(beaten(Ok(Some(Answers::default()))), Ok(true)));
+        assert!(matches!(beaten(Ok(None)), Ok(false)));
+        assert!(beaten(Err(CallError::unexpected("lost"))).is_err());
+    }
 
     #[test]
     fn time_that_a_server_tells_is_over_if_it_is_negative() {
