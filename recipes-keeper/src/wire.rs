@@ -358,8 +358,6 @@ mod tests {
         let beaten = |says| {
             let facts = Facts {
                 run: String::new(),
-                uptime_s: 0,
-                was_replica: false,
                 guarantee: Guarantee::OneCopy,
             };
             let wire = Plain(facts, says);
