@@ -97,3 +97,20 @@ async fn tables_that_were_restored_on_mariadb_grant_no_lock_at_once() {
     }
     assert_waits(builder().connect(&server.url())).await;
 }
+
+/// Otherwise sessions of two zones would take the store for two, and begin a quarantine whenever one comes.
+#[tokio::test]
+async fn run_of_the_tables_is_the_same_in_every_time_zone_on_mariadb() {
+    let server = MariaDbServer::start().await.unwrap();
+    let run = async |zone: &str| {
+        let set = format!("SET GLOBAL time_zone = '{zone}'");
+        server.sql(&set).await.unwrap();
+        let session = MySql::builder().new_server().connect(&server.url()).await;
+        session.unwrap().close().await;
+        let run = "SELECT run FROM lock_recipes_clock";
+        server.sql(run).await.unwrap()
+    };
+    let first = run("SYSTEM").await;
+    assert_eq!(run("+05:00").await, first);
+    assert_eq!(run("-11:00").await, first);
+}

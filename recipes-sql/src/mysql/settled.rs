@@ -25,6 +25,8 @@ const SET: Settings = &[
     ("sql_mode", "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"),
     ("sql_auto_is_null", "0"),
     ("sql_buffer_result", "0"),
+    // The time at which the tables were made is a part of a store's run.
+    ("time_zone", "'+00:00'"),
     // What a statement is refused for.
     ("sql_big_selects", "1"),
     ("sql_safe_updates", "0"),

@@ -31,7 +31,7 @@ const OF_NO_CONSEQUENCE: &[(&str, &[&str])] = &[
     ),
     (
         "times here are in UTC, and numbers",
-        &["time_zone", "default_week_format", "lc_time_names"],
+        &["default_week_format", "lc_time_names"],
     ),
     (
         "how rows are found, not which: every statement names its index, or reads rows by their keys, and more rows \

@@ -21,9 +21,10 @@ END $$;
 -- The run of the server, and of these tables. They come to be others when somebody restores them, which brings
 -- back what was before.
 CREATE OR REPLACE FUNCTION @schema@.run_here(of_server text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT of_server || ' ' || c.tableoid FROM @schema@.clock c LIMIT 1
-$$;
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN of_server || ' ' || (SELECT c.tableoid FROM @schema@.clock c LIMIT 1);
+END $$;
 
 -- Opens a session over its first connection. Returns its id, how long nobody may be granted a lock, and how
 -- long sessions may be kept that are over.
