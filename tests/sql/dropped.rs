@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lock_recipes::{Error, InterProcessMutex, MySql, Postgres, Session};
 use test_rig::{MariaDbServer, PostgresServer};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
+
+use super::on_mariadb::until;
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// In seconds. Whoever held a lock before such a server was started has noticed.
@@ -22,12 +24,6 @@ async fn assert_waits(connected: impl Future<Output = Result<Session, Error>>) {
     session.close().await;
 }
 
-async fn until(is_old: impl AsyncFn() -> bool) {
-    while !is_old().await {
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
 #[tokio::test]
 async fn new_schema_on_an_old_postgres_grants_no_lock_at_once() {
     let server = PostgresServer::start().await.unwrap();
@@ -37,7 +33,7 @@ async fn new_schema_on_an_old_postgres_grants_no_lock_at_once() {
         let age = server.sql(age).await.unwrap();
         age[0][0].parse::<u64>().unwrap() > OLD_S
     };
-    until(is_old).await;
+    until("a server that is old", is_old).await;
     let builder = Postgres::builder().session_timeout(SESSION_TIMEOUT);
     assert_waits(builder.connect(&server.url())).await;
 }
@@ -52,7 +48,7 @@ async fn new_tables_on_an_old_mariadb_grant_no_lock_at_once() {
             .unwrap();
         uptime[0][1].parse::<u64>().unwrap() > OLD_S
     };
-    until(is_old).await;
+    until("a server that is old", is_old).await;
     let builder = MySql::builder().session_timeout(SESSION_TIMEOUT);
     assert_waits(builder.connect(&server.url())).await;
 }
@@ -85,7 +81,8 @@ async fn tables_that_were_restored_on_mariadb_grant_no_lock_at_once() {
     let old = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES
         WHERE TABLE_NAME = 'lock_recipes_clock'";
     // It tells tables apart by the second in which they were made.
-    until(async || server.sql(old).await.unwrap()[0][0].parse::<u64>().unwrap() > 1).await;
+    let is_old = async || server.sql(old).await.unwrap()[0][0].parse::<u64>().unwrap() > 1;
+    until("tables that are old", is_old).await;
     for statement in [
         "CREATE TABLE dump LIKE lock_recipes_clock",
         "INSERT INTO dump SELECT * FROM lock_recipes_clock",

@@ -34,7 +34,7 @@ async fn kill_connections(server: &MariaDbServer) {
     }
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = timeout(PATIENCE, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;

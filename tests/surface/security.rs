@@ -2,8 +2,31 @@
 //!
 //! A caller that takes them from another version of the client has other types.
 
+use std::fs;
+use std::process::Command;
+
 use lock_recipes::{Error, ZooKeeper};
 use test_rig::ZooKeeperServer;
+
+use crate::guides::{blocks, pages};
+
+/// What a page says that a command prints. It takes `openssl`, as other tests here do.
+#[test]
+fn digests_are_those_that_the_pages_say() {
+    let mut count = 0;
+    for page in pages() {
+        for block in blocks(&fs::read_to_string(&page).unwrap(), "sh") {
+            for line in block.lines().filter(|it| it.trim().starts_with("printf ")) {
+                let (command, said) = line.split_once('#').unwrap();
+                let ran = Command::new("sh").args(["-c", command]).output().unwrap();
+                let printed = String::from_utf8(ran.stdout).unwrap();
+                assert_eq!(printed.trim(), said.trim(), "{command}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0);
+}
 
 #[tokio::test]
 async fn server_without_tls_is_not_spoken_to_in_the_clear() {

@@ -202,7 +202,7 @@ fn commands_on_the_pages_are_understood() {
     for page in found {
         for line in page.lines().filter(|it| it.trim().starts_with("lockctl ")) {
             let command = line.split(['#', '>', '|']).next().unwrap();
-            // Followed by text in a fenced block of another language.
+            // A line of running text may begin so, too.
             if command.split_whitespace().count() > 1 && !line.contains('`') {
                 assert_eq!(not_understood(command), None, "{line}");
                 in_blocks += 1;

@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS @prefix@meta (
 -- | due        | no session is due before this, by the store's clock |
 -- | tidied     | no container is to be looked at before this, by the store's clock |
 -- | number     | the id of the last session |
--- | run        | the run of the server that the last session was opened or resumed on |
+-- | run        | the run of the server and of these tables that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
 -- | quarantine | the end of the quarantine after a new run, by the store's clock |
 -- | doubt      | when the last session is due that was silent for longer than the store's clock says |

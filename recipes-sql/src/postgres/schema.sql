@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS @schema@.meta (
 -- | step       | the most that it advances between two writes; a quarter of the shortest session timeout |
 -- | due        | no session is due before this, by the store's clock; 0 if one has ended and has nodes |
 -- | session    | the last session's id |
--- | run        | the run of the server that the last session was opened or resumed on |
+-- | run        | the run of the server and of these tables that the last session was opened or resumed on |
 -- | longest    | the longest session timeout so far |
 -- | quarantine | the end of the quarantine after a new run, by the store's clock |
 -- | doubt      | when the last session is due that was silent for longer than the store's clock says |
