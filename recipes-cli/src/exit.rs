@@ -129,7 +129,7 @@ impl From<Error> for Failure {
                     code::NO_CONNECTION
                 }
                 AcquireError::NotAuthorized { .. } => code::NO_PERMISSION,
-                AcquireError::RecipeDiffers { .. } => code::USAGE,
+                AcquireError::RecipeDiffers { .. } | AcquireError::ReadOnly { .. } => code::USAGE,
                 AcquireError::Refused { source, .. } => code_of(source),
                 _ => code::INTERNAL,
             },

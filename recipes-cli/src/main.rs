@@ -24,6 +24,7 @@ use commands::run;
 use commands::{man, revoke, serve, show};
 use exit::{Failure, code};
 use output::{log, messages, print};
+use session::Purpose;
 
 fn main() -> ExitCode {
     let code = role();
@@ -129,18 +130,25 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Task::Schema => print::write(&session::schema(on)?),
         Task::Man { folder } => man::write(Arguments::command(), &folder),
-        Task::Ls { root } => in_session(on, async |it| show::list(it, &root, json).await).await,
+        Task::Ls { root } => {
+            in_session(on, READS, async |it| show::list(it, &root, json).await).await
+        }
         Task::Inspect { path } => {
-            in_session(on, async |it| show::inspect(it, &path, json).await).await
+            in_session(on, READS, async |it| show::inspect(it, &path, json).await).await
         }
         Task::Deadlocks(asked) => {
-            return in_session(on, async |it| show::deadlocks(it, &asked, json).await).await;
+            let shown = async |it: &_| show::deadlocks(it, &asked, json).await;
+            return in_session(on, READS, shown).await;
         }
         Task::Revoke { path } => {
-            in_session(on, async |it| revoke::revoke(it, &path, json).await).await
+            let changes = Purpose::Changes;
+            in_session(on, changes, async |it| {
+                revoke::revoke(it, &path, json).await
+            })
+            .await
         }
         Task::Break(asked) => {
-            in_session(on, async |it| {
+            in_session(on, Purpose::Changes, async |it| {
                 revoke::break_lock(it, on, &asked, json).await
             })
             .await
@@ -149,12 +157,15 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     .map(|()| ExitCode::SUCCESS)
 }
 
+const READS: Purpose<'static> = Purpose::Reads;
+
 /// Opens a session for a task, and closes it whatever the result.
 async fn in_session<T>(
     store: &StoreArguments,
+    purpose: Purpose<'_>,
     task: impl AsyncFnOnce(&Session) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let session = session::connect(store).await?;
+    let session = session::connect(store, purpose).await?;
     let outcome = task(&session).await;
     session.close().await;
     outcome

@@ -19,6 +19,17 @@ pub(crate) struct NodeOptions {
     pub(crate) acl: Vec<Acl>,
 }
 
+/// What a session is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// It changes nothing, and needs no right to.
+    Reads,
+    /// It changes or deletes nodes of others.
+    Changes,
+    /// It creates such nodes.
+    Creates(&'a NodeOptions),
+}
+
 /// A store with its options.
 enum Place {
     ZooKeeper(Box<ZooKeeperBuilder>),
@@ -28,19 +39,20 @@ enum Place {
 }
 
 impl Place {
-    fn of(arguments: &StoreArguments, nodes: Option<&NodeOptions>) -> Result<Self, Failure> {
+    fn of(arguments: &StoreArguments, purpose: Purpose<'_>) -> Result<Self, Failure> {
         let mut options = SessionOptions::new()
             .session_timeout(arguments.session_timeout)
-            .connect_timeout(arguments.connect_timeout);
-        if let Some(nodes) = nodes {
+            .connect_timeout(arguments.connect_timeout)
+            .read_only(matches!(purpose, Purpose::Reads));
+        let (mut acl, mut creates) = (&[][..], false);
+        if let Purpose::Creates(nodes) = purpose {
+            (acl, creates) = (&nodes.acl, true);
             options = options.application(&nodes.application);
             if let Some(owner) = &nodes.within {
                 options = options.within(owner);
             }
         }
-        let acl = nodes.map_or(&[][..], |nodes| &nodes.acl);
-        // Who only looks leaves nothing in a database.
-        let creates = nodes.is_some();
+        // Who creates no nodes leaves nothing in a database.
         let other = match scheme(servers(arguments)?) {
             Some("redis" | "rediss" | "redis+sentinel") => Self::Redis(Box::new(options.into())),
             Some("postgres" | "postgresql") => {
@@ -115,17 +127,12 @@ fn scheme(servers: &str) -> Option<&str> {
     Some(servers.split_once("://")?.0)
 }
 
-/// Opens a session that creates no nodes.
-pub(crate) async fn connect(arguments: &StoreArguments) -> Result<Session, Failure> {
-    connect_with(arguments, None).await
-}
-
-/// Opens a session that creates such nodes.
-pub(crate) async fn connect_with(
+/// Opens a session.
+pub(crate) async fn connect(
     arguments: &StoreArguments,
-    nodes: Option<&NodeOptions>,
+    purpose: Purpose<'_>,
 ) -> Result<Session, Failure> {
-    let place = Place::of(arguments, nodes)?;
+    let place = Place::of(arguments, purpose)?;
     let session = place.connect(servers(arguments)?).await;
     session.map_err(|error| hinted(error, arguments))
 }
@@ -147,13 +154,13 @@ pub(crate) async fn nodes(arguments: &StoreArguments) -> Result<Arc<dyn Nodes>, 
 
 /// The store that sessions are opened on.
 pub(crate) fn store(arguments: &StoreArguments) -> Result<Arc<dyn Store>, Failure> {
-    Ok(Place::of(arguments, None)?.store(servers(arguments)?)?)
+    Ok(Place::of(arguments, Purpose::Changes)?.store(servers(arguments)?)?)
 }
 
 /// What creates the tables of a database, as its own client runs it.
 pub(crate) fn schema(arguments: &StoreArguments) -> Result<String, Failure> {
     let servers = servers(arguments)?;
-    match Place::of(arguments, None)? {
+    match Place::of(arguments, Purpose::Reads)? {
         Place::Postgres(builder) => Ok(builder.statements(servers)?),
         Place::MySql(builder) => Ok(builder.statements(servers)?),
         Place::ZooKeeper(_) | Place::Redis(_) => {

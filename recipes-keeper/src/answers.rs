@@ -26,12 +26,14 @@ pub(crate) enum Trouble {
     TooLong,
     #[error("the server's memory is full (maxmemory): it creates nothing before there is room")]
     Full,
+    #[error("the session only reads")]
+    OnlyReads,
 }
 
 impl From<Trouble> for NodesError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::NotEmpty | Trouble::EphemeralParent | Trouble::Full => {
+            Trouble::NotEmpty | Trouble::EphemeralParent | Trouble::Full | Trouble::OnlyReads => {
                 Self::Refused(Arc::new(trouble))
             }
             Trouble::TooLong => Self::NotSent(Arc::new(trouble)),

@@ -15,6 +15,7 @@ use crate::asked::Asked;
 use crate::guarded::Guarded;
 use crate::owned::Owned;
 use crate::queue::{Answer, Queue};
+use crate::reading::Reading;
 use crate::shared::Shared;
 use crate::wire::{Caller, Server, Wire};
 
@@ -41,6 +42,8 @@ pub struct Terms {
     pub is_new: bool,
     /// How long a container may be empty.
     pub container_rest: Duration,
+    /// It only reads, and opens no session on the server.
+    pub only_reads: bool,
 }
 
 impl Terms {
@@ -50,7 +53,13 @@ impl Terms {
         shared: &Arc<Shared>,
         number: u64,
     ) -> Result<Box<dyn Wire>, NodesError> {
-        let opened = caught(async { self.server.open(shared, number).await });
+        let opened = caught(async {
+            if self.only_reads {
+                let reading = Reading::open(number, self.server.read().await?).await?;
+                return Ok(Box::new(reading) as Box<dyn Wire>);
+            }
+            self.server.open(shared, number).await
+        });
         match tokio::time::timeout(self.connect_timeout, opened).await {
             Ok(Ok(opened)) => Ok(Box::new(Guarded(opened?))),
             Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),

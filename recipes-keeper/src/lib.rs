@@ -7,6 +7,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `wire` | the seam: server, connection, calls, answers |
+//! | `reading` | who only reads, without a session |
 //! | `guarded` | wires below which a client may panic |
 //! | `sessions` | where the sessions of a store come from |
 //! | `shared` | what the wires of a session share |
@@ -35,6 +36,7 @@ mod moment;
 mod owned;
 mod parts;
 mod queue;
+mod reading;
 mod resume;
 mod sessions;
 mod shared;
@@ -46,7 +48,8 @@ pub use answers::{news, reason, told};
 pub use asked::{Asked, letter, version_word};
 pub use kept::Terms;
 pub use moment::Moment;
-pub use parts::{Parts, stat};
+pub use parts::{Parts, signed, stat};
+pub use reading::Reads;
 pub use sessions::Sessions;
 pub use shared::Shared;
 pub use watches::{Rewatch, Seen, Watches};

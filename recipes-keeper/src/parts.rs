@@ -101,6 +101,11 @@ pub trait Parts {
     }
 }
 
+/// Signed 32-bit numbers, as ZooKeeper counts.
+pub fn signed(number: i64) -> i64 {
+    (number + 0x8000_0000).rem_euclid(0x1_0000_0000) - 0x8000_0000
+}
+
 /// A stat of these parts: see [`Parts::stat`].
 ///
 /// # Errors

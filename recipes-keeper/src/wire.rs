@@ -10,6 +10,7 @@ use recipes_core::{Fence, Guarantee, MultiError, NodeEvent, NodeOpDone, NodeStat
 
 use crate::answers::Trouble;
 use crate::asked::Asked;
+use crate::reading::Reads;
 use crate::shared::Shared;
 use crate::watches::Rewatch;
 
@@ -27,6 +28,9 @@ pub trait Server: Send + Sync + Debug {
         shared: &'a Arc<Shared>,
         number: u64,
     ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>>;
+
+    /// Connects for somebody who only reads, and who may have no other right.
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>>;
 
     /// What more is to be said of a server that did not answer in time.
     fn silence(&self) -> &'static str {

@@ -271,6 +271,7 @@ impl RedisBuilder {
             session_timeout,
             is_new: self.is_new,
             container_rest: self.container_rest,
+            only_reads: self.options.only_reads(),
         };
         Ok((Redis::new(terms, may_move), address.shown))
     }

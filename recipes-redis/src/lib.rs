@@ -10,6 +10,7 @@
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `library` | what runs inside the server; the keys are listed in `library/store.lua` |
 //! | `wire` | one connection |
+//! | `reads` | a connection of somebody who only reads |
 //! | `words` | what is asked of the functions, in their words |
 //! | `answers` | what the server's answers and errors mean |
 //!
@@ -20,6 +21,7 @@ mod answers;
 mod builder;
 mod checks;
 mod library;
+mod reads;
 mod server;
 mod wire;
 mod words;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, join};
 use recipes_core::NodesError;
 use recipes_keeper::{
-    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
-    Shared, Wire, news,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
+    Server, Shared, Wire, news,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -25,6 +25,7 @@ use crate::address::Servers;
 use crate::answers::{answers, call_error, closed, opened, refusal, resumed};
 use crate::checks::{self, Allowed, RedisRefusal};
 use crate::library::{self, Function};
+use crate::reads::RedisReads;
 use crate::words::Words;
 
 /// Requests that may be on their way. More wait in the queue of the session.
@@ -88,42 +89,23 @@ impl Server for Route {
             .map(|opened| opened.map(|wire| Box::new(wire) as Box<dyn Wire>))
             .boxed()
     }
+
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+        RedisReads::open(self).boxed()
+    }
 }
 
 impl RedisWire {
     /// Connects, looks at the server, and hands over the library. News go to the watches, as those of
     /// connection `number`.
     async fn open(route: &Route, shared: &Arc<Shared>, number: u64) -> Result<Self, NodesError> {
-        let (is_lost, lost) = watch::channel(false);
         let shared = Arc::clone(shared);
-        // Called by the task that reads the connection, before it hands out any later answer. So
-        // whoever gets an answer has been told of all that happened before it.
-        let push = move |push: PushInfo| -> Result<(), Infallible> {
-            match (push.kind, push.data.as_slice()) {
-                (PushKind::Message, [_, redis::Value::BulkString(payload)]) => {
-                    if let Some((event, up_to, path)) = news(payload) {
-                        shared.watches.fire(number, path, up_to, event);
-                    }
-                }
-                (PushKind::Disconnection, _) => {
-                    is_lost.send_replace(true);
-                }
-                _ => {}
+        let heard = move |payload: &[u8]| {
+            if let Some((event, up_to, path)) = news(payload) {
+                shared.watches.fire(number, path, up_to, event);
             }
-            Ok(())
         };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            // A request that is taken to have failed might still be carried out. We decide.
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(2 * IN_FLIGHT_MAX)
-            .set_push_sender(push);
-        let client = route.servers.client().await?;
-        let connected = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = match connected.await {
-            Ok(connection) => connection,
-            Err(error) => return Err(closed_with(route, error).await),
-        };
+        let (mut connection, lost) = connect(route, heard).await?;
         let facts = look(&mut connection, route).await?;
         let loaded = library::load(&mut connection).await;
         loaded.map_err(refusal)?;
@@ -233,13 +215,7 @@ impl Wire for RedisWire {
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        let mut lost = self.lost.clone();
-        async move {
-            // An error means that the task which reads the connection is gone.
-            drop(lost.wait_for(|is_lost| *is_lost).await);
-            Loss::Connection
-        }
-        .boxed()
+        lost(&self.lost)
     }
 
     fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {
@@ -248,6 +224,50 @@ impl Wire for RedisWire {
         let subscribed = self.send(subscribe);
         async move { Ok(subscribed.await.map(drop)?) }.boxed()
     }
+}
+
+/// Connects. Returns what becomes true when the connection is lost, too.
+///
+/// What is published is heard by the task that reads the connection, before it hands out any later answer. So
+/// whoever gets an answer has been told of all that happened before it.
+pub(crate) async fn connect(
+    route: &Route,
+    heard: impl Fn(&[u8]) + Send + Sync + 'static,
+) -> Result<(MultiplexedConnection, watch::Receiver<bool>), NodesError> {
+    let (is_lost, lost) = watch::channel(false);
+    let push = move |push: PushInfo| -> Result<(), Infallible> {
+        match (push.kind, push.data.as_slice()) {
+            (PushKind::Message, [_, redis::Value::BulkString(payload)]) => heard(payload),
+            (PushKind::Disconnection, _) => {
+                is_lost.send_replace(true);
+            }
+            _ => {}
+        }
+        Ok(())
+    };
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        // A request that is taken to have failed might still be carried out. We decide.
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(2 * IN_FLIGHT_MAX)
+        .set_push_sender(push);
+    let client = route.servers.client().await?;
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    match connected.await {
+        Ok(connection) => Ok((connection, lost)),
+        Err(error) => Err(closed_with(route, error).await),
+    }
+}
+
+/// Completes when the connection is lost.
+pub(crate) fn lost(lost: &watch::Receiver<bool>) -> BoxFuture<'static, Loss> {
+    let mut lost = lost.clone();
+    async move {
+        // An error means that the task which reads the connection is gone.
+        drop(lost.wait_for(|is_lost| *is_lost).await);
+        Loss::Connection
+    }
+    .boxed()
 }
 
 /// What an error of connecting means. A server that has no room for a connection says so and closes it, often
@@ -275,7 +295,10 @@ async fn closed_with(route: &Route, error: RedisError) -> NodesError {
 }
 
 /// Judges the server, and whether the keys of the prefix are on it.
-async fn look(connection: &mut MultiplexedConnection, route: &Route) -> Result<Facts, NodesError> {
+pub(crate) async fn look(
+    connection: &mut MultiplexedConnection,
+    route: &Route,
+) -> Result<Facts, NodesError> {
     let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
     let info: RedisResult<redis::Value> =
         cmd("INFO").arg("everything").query_async(connection).await;
@@ -294,7 +317,8 @@ async fn look(connection: &mut MultiplexedConnection, route: &Route) -> Result<F
     let appendfsync = set("appendfsync").filter(|_| set("no-appendfsync-on-rewrite") == Some("no"));
     let facts = checks::judge(&info, appendfsync, route.allowed).map_err(refused)?;
     let mut probe = cmd("EXISTS");
-    probe.arg(format!("{}:x", route.prefix));
+    // The root, which who only reads may read, too.
+    probe.arg(format!("{}:n:/", route.prefix));
     let probed: RedisResult<i64> = probe.query_async(connection).await;
     match probed {
         Ok(_) => Ok(facts),

@@ -17,6 +17,7 @@
 //! | `lane` | the connection for changes and reads |
 //! | `side` | the connection for beats and polls |
 //! | `line` | one connection |
+//! | `reads` | a connection of somebody who only reads |
 //! | `looks` | statements that see what nodes are like |
 //! | `procedures` | calls of procedures |
 //! | `batch` | what is asked, as the procedures want it |
@@ -35,6 +36,7 @@ mod line;
 mod looks;
 mod procedures;
 mod product;
+mod reads;
 mod schema;
 mod server;
 mod settled;

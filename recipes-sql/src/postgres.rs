@@ -10,6 +10,7 @@
 //! | `line` | one connection |
 //! | `tls` | its encryption |
 //! | `wire` | the two connections of a session |
+//! | `reads` | a connection of somebody who only reads |
 //! | `calls` | the calls of the functions |
 //! | `simple` | those for one lock: `enter`, `look`, `leave` |
 //! | `side` | beats and polls |
@@ -31,6 +32,7 @@ mod builder;
 mod calls;
 mod checks;
 mod line;
+mod reads;
 mod schema;
 mod side;
 mod simple;

@@ -1,4 +1,4 @@
-//! Inspection of locks: one, all below a node, and the waits between contenders.
+//! Inspection of locks: one, all below a node, and the waits between contenders; and sessions that only read.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@ mod deadlocks;
 mod family;
 mod front;
 mod one;
+mod reading;
 mod refused;
 mod scan;
 

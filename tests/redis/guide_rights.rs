@@ -1,11 +1,13 @@
 //! The users of the guide for operators can do what it says, and no more.
 
+use lock_recipes::SessionOptions;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisResult, Value, cmd};
 use test_rig::RedisServer;
 
 use super::guide::block;
-use super::refused::refused;
+use super::reads::assert_reads;
+use super::refused::{chain, refused};
 use super::{PATH, SOON, mutex, options, session};
 
 async fn set_user(server: &RedisServer, name: &str) {
@@ -77,6 +79,24 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     }
     let why = refused(&watcher).await;
     assert!(why.contains("permission"), "{why}");
+    assert_reads(&watcher, &guard).await;
+    for right in ["info", "exists", "hmget"] {
+        let lacks = format!("-{right}");
+        let _ok: String = server
+            .command(&["ACL", "SETUSER", "watcher", &lacks])
+            .await
+            .unwrap();
+        let reads = SessionOptions::new().read_only(true);
+        let refused = lock_recipes::connect_with(&watcher, reads)
+            .await
+            .unwrap_err();
+        let why = chain(&refused);
+        assert!(why.contains(&format!("'{right}'")), "{why}");
+        let _ok: String = server
+            .command(&["ACL", "SETUSER", "watcher", &format!("+{right}")])
+            .await
+            .unwrap();
+    }
     guard.release().await.unwrap();
     session.close().await;
 }

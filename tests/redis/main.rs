@@ -36,6 +36,8 @@ mod guide_rights;
 mod late;
 mod neighbours;
 mod quarantine;
+#[path = "../support/reads.rs"]
+mod reads;
 mod refused;
 mod sentinel;
 mod watching;

@@ -1,11 +1,12 @@
 //! The users of the guide for operators of PostgreSQL can do what it says, and no more.
 
-use lock_recipes::{InterProcessMutex, Postgres};
+use lock_recipes::{InterProcessMutex, Postgres, SessionOptions};
 use test_rig::PostgresServer;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::guide::block;
+use super::reads::assert_reads;
 use super::refused_by_postgres::refused;
 
 async fn connected(url: &str) -> Client {
@@ -70,6 +71,17 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     }
     let why = refused(strict, &watcher).await;
     assert!(why.contains("may not use schema"), "{why}");
+    assert_reads(&watcher, &guard).await;
+    server
+        .sql("REVOKE SELECT ON lock_recipes.counts FROM watcher")
+        .await
+        .unwrap();
+    let reads = SessionOptions::new().read_only(true);
+    let why = refused(reads.into(), &watcher).await;
+    assert!(
+        why.contains("may not read schema \"lock_recipes\""),
+        "{why}"
+    );
     guard.release().await.unwrap();
     session.close().await;
 }

@@ -1,11 +1,12 @@
 //! The users of the guide for operators of MySQL and MariaDB can do what it says, and no more.
 
-use lock_recipes::{InterProcessMutex, MySql};
+use lock_recipes::{InterProcessMutex, MySql, SessionOptions};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row};
 use test_rig::{MariaDbServer, MariaDbServerBuilder};
 
 use super::guide::block;
+use super::reads::assert_reads;
 use super::refused_by_mariadb::refused;
 
 async fn connected(url: &str) -> Conn {
@@ -61,6 +62,7 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
         let error = client.query_drop(statement).await.unwrap_err();
         assert!(error.to_string().contains("denied"), "{error}");
     }
+    assert_reads(&watcher, &guard).await;
     let why = refused(strict.clone(), &watcher).await;
     assert!(why.contains("a right is missing"), "{why}");
     server
@@ -70,6 +72,16 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     let why = refused(strict, &watcher).await;
     // INSERT, or on MySQL a SELECT that locks.
     assert!(why.contains("command denied"), "{why}");
+    server
+        .sql(
+            "REVOKE SELECT, EXECUTE ON locks.* FROM watcher@'%';
+             REVOKE SELECT ON locks.lock_recipes_nodes FROM watcher@'%'",
+        )
+        .await
+        .unwrap();
+    let reads = SessionOptions::new().read_only(true);
+    let why = refused(reads.into(), &watcher).await;
+    assert!(why.contains("a right is missing"), "{why}");
     guard.release().await.unwrap();
     session.close().await;
 }

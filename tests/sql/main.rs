@@ -48,6 +48,8 @@ mod on_postgres;
 mod pooler;
 mod races_on_mariadb;
 mod races_on_postgres;
+#[path = "../support/reads.rs"]
+mod reads;
 mod refused_by_mariadb;
 mod refused_by_postgres;
 mod settings_on_postgres;

@@ -119,6 +119,10 @@ impl<'a> Acquisition<'a> {
     }
 
     async fn run(&mut self, acquiring: &mut Acquiring) -> Result<LockGuard, Refusal> {
+        if self.session.core().options.read_only {
+            let path = self.members.first().path().to_owned();
+            return Err(AcquireError::ReadOnly { path }.into());
+        }
         loop {
             let Survey {
                 joined,

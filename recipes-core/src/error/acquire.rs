@@ -113,6 +113,12 @@ pub enum AcquireError {
         /// Path of the lock.
         path: String,
     },
+    /// The session only reads: it was opened with [`read_only`](crate::SessionOptions::read_only).
+    #[error("lock {path:?} not acquired: the session only reads (SessionOptions::read_only)")]
+    ReadOnly {
+        /// Path of the lock.
+        path: String,
+    },
     /// The path is used by another recipe. Its contenders and this lock would not keep each other out:
     /// both would hold at the same time. Use another path, or the same recipe everywhere.
     ///

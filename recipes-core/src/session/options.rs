@@ -66,6 +66,7 @@ pub struct SessionOptions {
     /// The owner that the session is nested in.
     pub(crate) within: Option<Arc<str>>,
     pub(crate) parent_mode: ParentMode,
+    pub(crate) read_only: bool,
     /// The store, as errors and logs name it; without secrets.
     pub(crate) address: Option<Arc<str>>,
     flaw: Option<ConfigError>,
@@ -79,6 +80,7 @@ impl Default for SessionOptions {
             data: NodeData::of_this_process(),
             within: None,
             parent_mode: ParentMode::default(),
+            read_only: false,
             address: None,
             flaw: None,
         }
@@ -136,6 +138,25 @@ impl SessionOptions {
     pub fn parent_mode(mut self, mode: ParentMode) -> Self {
         self.parent_mode = mode;
         self
+    }
+
+    /// The session only reads, as `inspect`, `scan` and `participants` do. Whoever acquires in it is refused with
+    /// [`AcquireError::ReadOnly`](crate::AcquireError::ReadOnly). Default: false.
+    ///
+    /// On Redis and in databases, the right to read is enough then: nothing is written there, and no session is opened.
+    /// Nothing is watched either, so [`LeaderObserver`] reports no changes. On ZooKeeper a session needs no right.
+    ///
+    /// [`LeaderObserver`]: https://docs.rs/recipes-leader
+    pub fn read_only(mut self, only_reads: bool) -> Self {
+        self.read_only = only_reads;
+        self
+    }
+
+    /// Whether the session only reads, for stores.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.read_only
     }
 
     /// The session timeout to request, for stores.

@@ -2,7 +2,7 @@
 
 use mysql_async::Row;
 use recipes_core::{Created, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat};
-use recipes_keeper::{Asked, CallError, Outcome, Parts, Said, Watched, reason, stat};
+use recipes_keeper::{Asked, CallError, Outcome, Parts, Said, Watched, reason, signed, stat};
 
 use crate::path::split;
 
@@ -31,11 +31,6 @@ pub(super) struct Entered {
     /// How many nodes ahead, and these.
     pub(super) ahead: i64,
     pub(super) nodes: Vec<u8>,
-}
-
-/// Signed 32-bit numbers, as in ZooKeeper.
-fn signed(number: i64) -> i64 {
-    (number + 0x8000_0000).rem_euclid(0x1_0000_0000) - 0x8000_0000
 }
 
 /// The path of a sequential node.
@@ -142,7 +137,7 @@ pub(super) fn of_leave(all: &[Asked]) -> Vec<Outcome> {
 }
 
 /// Names with slashes between them.
-fn names(count: i64, bytes: &[u8]) -> Result<Vec<String>, CallError> {
+pub(super) fn names(count: i64, bytes: &[u8]) -> Result<Vec<String>, CallError> {
     let names = match count {
         0 => Vec::new(),
         _ => {

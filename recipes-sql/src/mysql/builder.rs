@@ -264,6 +264,7 @@ impl MySqlBuilder {
             session_timeout,
             is_new: self.is_new,
             container_rest: self.container_rest,
+            only_reads: self.options.only_reads(),
         };
         Ok((MySql::new(terms), shown))
     }

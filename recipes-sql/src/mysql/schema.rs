@@ -74,25 +74,39 @@ fn statements(prefix: &str) -> Vec<String> {
     statements
 }
 
+/// Checks that the tables are there.
+pub(super) async fn find(connection: &mut Conn, prefix: &str) -> Result<(), NodesError> {
+    match found(connection, prefix).await.map_err(refused)? {
+        Some((VERSION, _)) => Ok(()),
+        Some((found, _)) => Err(other_version(prefix, found)),
+        None => Err(none(prefix)),
+    }
+}
+
+fn other_version(prefix: &str, found: i64) -> NodesError {
+    let prefix = prefix.to_owned();
+    NodesError::Refused(Arc::new(MySqlRefusal::Schema { prefix, found }))
+}
+
+fn incomplete(said: String) -> NodesError {
+    NodesError::Refused(Arc::new(MySqlRefusal::NoSchema { said }))
+}
+
+fn none(prefix: &str) -> NodesError {
+    incomplete(format!("there is no table {prefix}meta with a version"))
+}
+
 /// Checks that the tables are there, and creates them if they are not and this is allowed.
 pub(super) async fn prepare(
     connection: &mut Conn,
     prefix: &str,
     may_create: bool,
 ) -> Result<(), NodesError> {
-    let incomplete = |said: String| {
-        let why = MySqlRefusal::NoSchema { said };
-        Err(NodesError::Refused(Arc::new(why)))
-    };
     match found(connection, prefix).await.map_err(refused)? {
         Some((VERSION, PROCEDURES)) => Ok(()),
         // To find out why it sees none is left to the first call.
         Some((VERSION, 0)) => Ok(()),
-        Some((found, _)) if found != VERSION => {
-            let prefix = prefix.to_owned();
-            let why = MySqlRefusal::Schema { prefix, found };
-            Err(NodesError::Refused(Arc::new(why)))
-        }
+        Some((found, _)) if found != VERSION => Err(other_version(prefix, found)),
         _ if may_create => {
             // Others may be at it, too.
             for statement in statements(prefix) {
@@ -100,8 +114,11 @@ pub(super) async fn prepare(
             }
             Ok(())
         }
-        Some((_, count)) => incomplete(format!("{count} of {PROCEDURES} procedures are there")),
-        None => incomplete(format!("there is no table {prefix}meta with a version")),
+        Some((_, count)) => {
+            let said = format!("{count} of {PROCEDURES} procedures are there");
+            Err(incomplete(said))
+        }
+        None => Err(none(prefix)),
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
-    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
-    Shared, Wire,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
+    Server, Shared, Wire,
 };
 use tokio::sync::watch;
 
@@ -22,6 +22,7 @@ use super::connecting::connect;
 use super::errors::{Unexpected, refused};
 use super::fence;
 use super::lane::Lane;
+use super::reads::MySqlReads;
 use super::schema;
 use super::side::{Side, SideOf};
 
@@ -47,6 +48,10 @@ impl Server for Route {
         opened
             .map(|opened| opened.map(|wire| Box::new(wire) as Box<dyn Wire>))
             .boxed()
+    }
+
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+        MySqlReads::open(self).boxed()
     }
 
     fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {

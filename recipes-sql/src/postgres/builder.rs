@@ -254,6 +254,7 @@ impl PostgresBuilder {
             config,
             schema,
             may_create: self.may_create,
+            only_reads: self.options.only_reads(),
             session_timeout,
             highest: Arc::default(),
             is_pooled: AtomicBool::new(false),
@@ -267,6 +268,7 @@ impl PostgresBuilder {
             session_timeout,
             is_new: self.is_new,
             container_rest: self.container_rest,
+            only_reads: self.options.only_reads(),
         };
         Ok((Postgres::new(terms, address.may_move), address.shown))
     }

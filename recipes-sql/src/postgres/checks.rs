@@ -85,6 +85,17 @@ pub enum PostgresRefusal {
         /// The schema.
         schema: String,
     },
+    /// The user has no right to read the schema, in a session that only reads.
+    #[error(
+        "user {user:?} may not read schema {schema:?}: grant USAGE on it, and SELECT on its tables meta, \
+         nodes and counts"
+    )]
+    MayNotRead {
+        /// The user.
+        user: String,
+        /// The schema.
+        schema: String,
+    },
     /// Another version of this crate uses the schema.
     #[error(
         "schema {schema:?} is of version {found}, and this is version {VERSION}: use a schema of its \
@@ -191,9 +202,13 @@ impl Found {
         })
     }
 
-    /// The condition that a statement is carried out by this run of the server.
-    pub(crate) fn is_still_there(&self) -> String {
-        format!(" WHERE {STARTED} OPERATOR(pg_catalog.=) {}", self.started)
+    /// What a statement ends with, so that only this run of the server carries it out. A pooler keeps its clients'
+    /// connections when the server behind it is another, which may have forgotten locks.
+    pub(crate) fn only_here(&self, is_direct: bool) -> String {
+        match is_direct {
+            true => String::new(),
+            false => format!(" WHERE {STARTED} OPERATOR(pg_catalog.=) {}", self.started),
+        }
     }
 
     /// Judges the server.

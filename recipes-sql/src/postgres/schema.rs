@@ -79,6 +79,8 @@ pub(super) struct Seen {
     pub(super) version: i32,
     /// Whether the user may use all that is in it.
     pub(super) may_use: bool,
+    /// Whether the user may read what a session that only reads does.
+    pub(super) may_read: bool,
 }
 
 /// Looks at a schema. None if it does not exist, or not as a whole.
@@ -100,7 +102,9 @@ pub(super) async fn look(line: &Line, name: &str) -> Result<Option<Seen>, PgErro
            AND pg_catalog.has_table_privilege(t.oid, 'DELETE'))
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p
              WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)
-               AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+               AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE')),
+           pg_catalog.bool_and(t.relname OPERATOR(pg_catalog.<>) ALL (ARRAY['nodes', 'counts']::pg_catalog.name[])
+             OR pg_catalog.has_table_privilege(t.oid, 'SELECT'))
          FROM {quoted}.meta m, pg_catalog.pg_class t
          WHERE t.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)
            AND t.relkind OPERATOR(pg_catalog.=) 'r' AND t.relname OPERATOR(pg_catalog.<>) 'meta'
@@ -112,6 +116,7 @@ pub(super) async fn look(line: &Line, name: &str) -> Result<Option<Seen>, PgErro
     Ok(Some(Seen {
         version: row.try_get(0)?,
         may_use: row.try_get(1)?,
+        may_read: row.try_get(2)?,
     }))
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
-    Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server, Shared,
-    Wire,
+    Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed, Server,
+    Shared, Wire,
 };
 use tokio::sync::watch;
 use tokio_postgres::{Config, Error as PgError};
@@ -24,6 +24,7 @@ use super::answers::refusal;
 use super::calls::Calls;
 use super::checks::{Found, PostgresRefusal, question};
 use super::line::{Call, Line};
+use super::reads::PostgresReads;
 use super::schema;
 use super::side::Side;
 use super::variables;
@@ -34,6 +35,8 @@ pub(super) struct Route {
     pub(super) config: Config,
     pub(super) schema: String,
     pub(super) may_create: bool,
+    /// Sessions only read.
+    pub(super) only_reads: bool,
     pub(super) session_timeout: Duration,
     /// The highest number of a transaction that any session has seen.
     pub(super) highest: Arc<AtomicI64>,
@@ -51,6 +54,10 @@ impl Server for Route {
         opened
             .map(|wire| Ok(Box::new(wire?) as Box<dyn Wire>))
             .boxed()
+    }
+
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+        PostgresReads::open(self).boxed()
     }
 
     fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
@@ -77,12 +84,8 @@ impl Route {
             return Err(NodesError::Unknown(Arc::new(std::io::Error::other(why))));
         }
         self.look_at_schema(&requests, &found).await?;
-        // A pooler keeps its clients' connections when the server behind it is another, which may have
-        // forgotten locks. Then a call has no row, and the session connects again.
-        let only_on = match requests.is_direct() && aside.is_direct() {
-            true => String::new(),
-            false => found.is_still_there(),
-        };
+        // A call of which another server has no row: the session connects again.
+        let only_on = found.only_here(requests.is_direct() && aside.is_direct());
         let mut calls = Calls::new(&schema::quoted(&self.schema), &only_on);
         let prepared = async {
             requests.prepare(&mut calls.requests).await?;
@@ -111,7 +114,11 @@ impl Route {
     }
 
     /// Connects, and asks the server about itself.
-    async fn line(&self, bell: &Arc<Bell>, loss: &LossSender) -> Result<(Line, Found), NodesError> {
+    pub(super) async fn line(
+        &self,
+        bell: &Arc<Bell>,
+        loss: &LossSender,
+    ) -> Result<(Line, Found), NodesError> {
         let timeout = self.session_timeout.as_micros();
         let settings = format!(
             "-c lock_recipes.settled={timeout} {}",
@@ -129,9 +136,10 @@ impl Route {
     }
 
     fn may_not_use(&self, found: &Found) -> PostgresRefusal {
-        PostgresRefusal::MayNotUse {
-            user: found.user.clone(),
-            schema: self.schema.clone(),
+        let (user, schema) = (found.user.clone(), self.schema.clone());
+        match self.only_reads {
+            true => PostgresRefusal::MayNotRead { user, schema },
+            false => PostgresRefusal::MayNotUse { user, schema },
         }
     }
 
@@ -142,12 +150,16 @@ impl Route {
     }
 
     /// Judges the schema. Creates it if it does not exist.
-    async fn look_at_schema(&self, line: &Line, found: &Found) -> Result<(), NodesError> {
+    pub(super) async fn look_at_schema(
+        &self,
+        line: &Line,
+        found: &Found,
+    ) -> Result<(), NodesError> {
         let (name, user) = (self.schema.clone(), found.user.clone());
         let denied = |why: PostgresRefusal| move |error| schema::denied(error, why);
         let mut seen = schema::look(line, &name).await;
         if matches!(seen, Ok(None)) {
-            if !self.may_create {
+            if !self.may_create || self.only_reads {
                 let why = PostgresRefusal::NoSchema { schema: name };
                 return Err(NodesError::Refused(Arc::new(why)));
             }
@@ -166,7 +178,7 @@ impl Route {
                 schema: name,
                 found: seen.version,
             },
-            Some(seen) if seen.may_use => return Ok(()),
+            Some(seen) if seen.may_use || self.only_reads && seen.may_read => return Ok(()),
             Some(_) => self.may_not_use(found),
             None => PostgresRefusal::NoSchema { schema: name },
         };

@@ -146,7 +146,8 @@ impl MemoryEnsemble {
         options: MemoryOptions,
     ) -> (SessionOptions, Arc<dyn Store>) {
         let MemoryOptions { options, rules } = options;
-        let store = MemoryStore::new(Arc::clone(&self.shared), identities.into(), rules);
+        let (shared, only_reads) = (Arc::clone(&self.shared), options.only_reads());
+        let store = MemoryStore::new(shared, identities.into(), rules, only_reads);
         (options, Arc::new(store))
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
-use recipes_core::{Connection, Created, EndReason, Guarantee, Nodes, NodesError};
+use recipes_core::{Connection, Created, EndReason, Guarantee, Nodes, NodesError, SessionOptions};
 use test_rig::{Faults, MemoryEnsemble};
 use tokio::time::{Instant, sleep};
 
@@ -273,4 +273,23 @@ async fn store_as_redis_stays_one_whatever_the_ensemble_grants() {
     let here = connect(&memory).await;
     assert_eq!(here.guarantee(), Guarantee::BestEffort);
     assert_eq!(here.session_timeout(), Some(TIMEOUT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_only_reads_is_no_session_and_goes_on_over_another_connection() {
+    let memory = on_redis();
+    let here = connect(&memory).await;
+    here.create(&persistent("/a")).await.unwrap();
+    let reads = SessionOptions::new().read_only(true);
+    let reads = memory.store_with(None, reads).connect().await.unwrap();
+    assert_eq!(memory.sessions(), [here.session()]);
+    let refused = reads.create(&persistent("/b")).await.unwrap_err();
+    assert!(matches!(refused, NodesError::Refused(_)), "{refused}");
+    memory.stop();
+    memory.restart();
+    goes_on(&*reads).await;
+    // Its beats are answered, and keep nobody alive.
+    sleep(10 * TIMEOUT).await;
+    assert_eq!(sorted_list(&*reads, "/").await, ["a"]);
+    assert_eq!(memory.sessions(), [here.session()]);
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::StoreArguments;
 use crate::exit::{Failure, code, warn};
-use crate::session::{self, NodeOptions};
+use crate::session::{self, NodeOptions, Purpose};
 
 use super::{Lock, Wanted, whom};
 
@@ -54,7 +54,7 @@ pub(super) async fn connect(
     limit: TimeLimit,
 ) -> Result<Session, Failure> {
     let waited = limit.of_connecting(arguments.connect_timeout);
-    let connecting = session::connect_with(arguments, Some(&nodes));
+    let connecting = session::connect(arguments, Purpose::Creates(&nodes));
     let address = arguments.address();
     let silence = async {
         sleep(SILENT_MAX).await;

@@ -14,7 +14,7 @@ use crate::commands::serve::snapshot::Snapshot;
 use crate::commands::show::now;
 use crate::exit::{Failure, code, warn};
 use crate::output::json::unix_ms;
-use crate::session;
+use crate::session::{self, Purpose};
 
 /// The pause between two requests that show whether the store answers. Together with [`ANSWER_MAX`]
 /// less than the three seconds within which the page shows an outage.
@@ -182,7 +182,7 @@ impl<'a> Watcher<'a> {
     }
 
     async fn connect(&self) -> Result<&Session, Failure> {
-        let connecting = || session::connect(self.store);
+        let connecting = || session::connect(self.store, Purpose::Reads);
         self.session.get_or_try_init(connecting).await
     }
 }

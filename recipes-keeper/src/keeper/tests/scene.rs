@@ -13,6 +13,7 @@ use super::said::{ephemeral, made};
 use super::{CONNECT, TIMEOUT};
 use crate::asked::Asked;
 use crate::kept::Terms;
+use crate::reading::Reads;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::wire::{
@@ -137,11 +138,17 @@ impl Scripted {
             session_timeout: TIMEOUT,
             is_new: true,
             container_rest: TIMEOUT,
+            only_reads: false,
         }
     }
 }
 
 impl Server for Scripted {
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+        // Nobody here only reads.
+        future::pending().boxed()
+    }
+
     fn open<'a>(
         &'a self,
         shared: &'a Arc<Shared>,

@@ -24,16 +24,23 @@ pub(crate) struct MemoryStore {
     shared: Arc<Shared>,
     identities: Arc<[AuthId]>,
     rules: NodeRules,
+    only_reads: bool,
     /// Of a store as that on Redis.
     kept: OnceLock<Sessions>,
 }
 
 impl MemoryStore {
-    pub(crate) fn new(shared: Arc<Shared>, identities: Arc<[AuthId]>, rules: NodeRules) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        identities: Arc<[AuthId]>,
+        rules: NodeRules,
+        only_reads: bool,
+    ) -> Self {
         Self {
             shared,
             identities,
             rules,
+            only_reads,
             kept: OnceLock::new(),
         }
     }
@@ -68,6 +75,7 @@ impl MemoryStore {
             session_timeout,
             is_new,
             container_rest: session_timeout,
+            only_reads: self.only_reads,
         })
     }
 }

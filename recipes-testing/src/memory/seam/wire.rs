@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use recipes_core::{Guarantee, NodesError};
 use recipes_keeper::{
-    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Server,
-    Wire,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Reads, Resume,
+    Resumed, Server, Wire,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -50,6 +50,46 @@ impl Server for MemoryServer {
             Ok(Box::new(wire) as Box<dyn Wire>)
         };
         opened.boxed()
+    }
+
+    fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+        let read = async move {
+            // As that of a client that opens no session.
+            let client = Arc::default();
+            let connected = self.0.admitted(|state| state.connect(&client, 1)).await?;
+            let wire = MemoryWire::new(Arc::clone(&self.0), connected, 1);
+            Ok(Arc::new(MemoryReads {
+                wire,
+                _client: client,
+            }) as Arc<dyn Reads>)
+        };
+        read.boxed()
+    }
+}
+
+/// A connection of somebody who only reads.
+#[derive(Debug)]
+struct MemoryReads {
+    wire: MemoryWire,
+    /// The server knows its connection by this.
+    _client: Arc<recipes_keeper::Shared>,
+}
+
+impl Reads for MemoryReads {
+    fn facts(&self) -> &Facts {
+        &self.wire.facts
+    }
+
+    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>> {
+        let ask = Ask::Reads([asked.clone()].into());
+        self.wire.call(ask, |told| match told {
+            Told::Answers(Some(answers)) => answers.outcomes.into_iter().next(),
+            _ => None,
+        })
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        self.wire.lost()
     }
 }
 

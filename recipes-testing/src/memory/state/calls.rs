@@ -21,6 +21,8 @@ pub(crate) enum Ask {
     Open(Open),
     Resume(Resume),
     Requests(Arc<Caller>, Arc<[Asked]>),
+    /// Of somebody without a session.
+    Reads(Arc<[Asked]>),
     Close(Arc<Caller>),
 }
 
@@ -36,7 +38,7 @@ pub(crate) enum Told {
 impl Ask {
     fn asked(&self) -> &[Asked] {
         match self {
-            Self::Requests(_, asked) => asked,
+            Self::Requests(_, asked) | Self::Reads(asked) => asked,
             Self::Open(_) | Self::Resume(_) | Self::Close(_) => &[],
         }
     }
@@ -90,7 +92,11 @@ impl State {
         Ok(match ask {
             Ask::Open(open) => Told::Opened(self.open_session(session, open)),
             Ask::Resume(resume) => Told::Resumed(self.resume_session(resume)),
-            Ask::Requests(caller, asked) => Told::Answers(self.answers(caller, asked)),
+            Ask::Requests(caller, asked) => {
+                let lives = self.is_let_in(caller);
+                Told::Answers(lives.then(|| self.answers(caller.id, asked)))
+            }
+            Ask::Reads(asked) => Told::Answers(Some(self.answers(session, asked))),
             Ask::Close(caller) => {
                 self.close_session(caller);
                 Told::Closed
@@ -99,17 +105,14 @@ impl State {
     }
 
     /// Carries out requests, in order. Each is refused or done by itself.
-    fn answers(&mut self, caller: &Caller, asked: &[Asked]) -> Option<Answers> {
-        if !self.is_let_in(caller) {
-            return None;
-        }
+    fn answers(&mut self, session: i64, asked: &[Asked]) -> Answers {
         // The last node that this call has created in a directory.
         let mut created = BTreeMap::new();
         let outcomes = asked.iter();
-        let outcomes = outcomes.map(|asked| self.outcome(caller.id, asked, &mut created));
+        let outcomes = outcomes.map(|asked| self.outcome(session, asked, &mut created));
         let outcomes = outcomes.collect();
         let step = self.on_redis.as_ref().map(|redis| duration(redis.step()));
-        Some(Answers { outcomes, step })
+        Answers { outcomes, step }
     }
 
     fn outcome(

@@ -1,0 +1,144 @@
+//! A connection of somebody who only reads. The statements are plain ones: such a user may have no right but to read
+//! two tables.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{self, BoxFuture, FutureExt};
+use recipes_core::{NodeStat, NodesError};
+use recipes_keeper::{Asked, CallError, Facts, Loss, Outcome, Reads, Said, reason, signed, stat};
+
+use crate::path::split;
+
+use super::answers::names;
+use super::connecting::connect;
+use super::errors::call_error;
+use super::line::Line;
+use super::procedures::{Columns, first, text};
+use super::schema;
+use super::wire::Route;
+
+/// What is asked.
+#[derive(Debug)]
+struct Questions {
+    list: String,
+    node: String,
+}
+
+impl Questions {
+    /// Each has one row, which no limit of rows can cut.
+    fn new(prefix: &str) -> Self {
+        let nodes = format!("{prefix}nodes");
+        Self {
+            list: format!(
+                "SELECT (SELECT COUNT(*) FROM {nodes} WHERE dir = ? AND name = ?), COUNT(*), \
+                 GROUP_CONCAT(name ORDER BY seq SEPARATOR '/') FROM {nodes} WHERE dir = ?"
+            ),
+            node: format!(
+                "SELECT n.c IS NOT NULL, n.c, n.m, n.v, n.o, n.q, n.p, n.d, \
+                 (SELECT COUNT(*) FROM {nodes} WHERE dir = ?) \
+                 FROM (SELECT 1) one LEFT JOIN {nodes} n ON n.dir = ? AND n.name = ?"
+            ),
+        }
+    }
+}
+
+pub(super) struct MySqlReads {
+    line: Line,
+    questions: Questions,
+    facts: Facts,
+}
+
+impl fmt::Debug for MySqlReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reads").field("facts", &self.facts).finish()
+    }
+}
+
+impl MySqlReads {
+    pub(super) async fn open(route: &Route) -> Result<Arc<dyn Reads>, NodesError> {
+        let (mut connection, facts) = connect(route).await?;
+        schema::find(&mut connection, &route.prefix).await?;
+        Ok(Arc::new(Self {
+            line: Line::new(connection),
+            questions: Questions::new(&route.prefix),
+            facts,
+        }))
+    }
+
+    async fn row(&self, question: &str, parameters: [&str; 3]) -> Result<Columns, CallError> {
+        let mut turn = self.line.turn().await?;
+        let parameters = parameters.map(text).to_vec();
+        let row = first(turn.connection(), question, parameters).await;
+        let row = Columns::of(row.map_err(call_error)?)?;
+        turn.end();
+        Ok(row)
+    }
+
+    async fn names(&self, path: &str) -> Result<Option<Vec<String>>, CallError> {
+        let (dir, name) = split(path);
+        let mut row = self.row(&self.questions.list, [dir, name, path]).await?;
+        let (is_there, count, joined) = (row.number()? > 0, row.number()?, row.bytes()?);
+        let names = names(count, &joined)?;
+        Ok(is_there.then_some(names))
+    }
+
+    async fn node(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, CallError> {
+        let (dir, name) = split(path);
+        let mut row = self.row(&self.questions.node, [path, dir, name]).await?;
+        if row.number()? == 0 {
+            return Ok(None);
+        }
+        let (created, changed, version) = (row.number()?, row.number()?, row.number()?);
+        let (owner, count, last) = (row.number()?, row.number()?, row.number()?);
+        let (data, children) = (row.bytes()?, row.number()?);
+        // What goes with its session has no children.
+        let children = if owner == 0 { children } else { 0 };
+        let of_children = signed(count * 2 - children);
+        let parts = [
+            created,
+            changed,
+            version,
+            owner,
+            children,
+            of_children,
+            last,
+        ];
+        Ok(Some((data, stat(parts)?)))
+    }
+
+    async fn outcome(&self, asked: &Asked) -> Result<Outcome, CallError> {
+        let said = match asked {
+            Asked::List(path) => {
+                let names = self.names(path).await?;
+                names.map(|names| Said::Names(names, Vec::new()))
+            }
+            Asked::Read(path) => {
+                let node = self.node(path).await?;
+                node.map(|(data, stat)| Said::Node(data, stat))
+            }
+            Asked::Stat(path) => self.node(path).await?.map(|(_, stat)| Said::Stat(stat)),
+            _ => {
+                self.line.ping(Duration::ZERO).await?;
+                Some(Said::Nothing)
+            }
+        };
+        said.map_or_else(|| reason("NoNode", None).map(Err), |said| Ok(Ok(said)))
+    }
+}
+
+impl Reads for MySqlReads {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>> {
+        self.outcome(asked).boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, Loss> {
+        // The next request finds out.
+        future::pending().boxed()
+    }
+}
