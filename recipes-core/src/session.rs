@@ -5,6 +5,7 @@
 //! | `core` | what a session consists of, for the locks above it |
 //! | `phase`, `health` | what it is doing; what its users see of that |
 //! | `options` | what a service sets |
+//! | `builder_macro` | the same, as methods of the builder of a store |
 //! | `session_task` | opens one epoch after the other, and closes |
 //! | `epoch` | one session of the store, and what hangs on it |
 //! | `epoch_task` | the epoch's heartbeats, and looks at own nodes |
@@ -20,6 +21,7 @@
 //! | `cleanup` | deletes nodes in the background |
 //! | `under_way` | waits for futures of which there may be none |
 
+mod builder_macro;
 pub(crate) mod check_schedule;
 pub(crate) mod cleanup;
 pub(crate) mod connections;

@@ -9,7 +9,7 @@
 //! | `wire` | the seam: server, connection, calls, answers |
 //! | `reading` | who only reads, without a session |
 //! | `guarded` | wires below which a client may panic |
-//! | `sessions` | where the sessions of a store come from |
+//! | `sessions` | a store whose sessions are kept here |
 //! | `shared` | what the wires of a session share |
 //! | `kept` | a session, as its requests and its keeper see it |
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
@@ -46,11 +46,11 @@ mod wire;
 
 pub use answers::{news, reason, told};
 pub use asked::{Asked, letter, version_word};
-pub use kept::Terms;
+pub use kept::{CONTAINER_REST, Terms};
 pub use moment::Moment;
 pub use parts::{Parts, signed, stat};
 pub use reading::Reads;
-pub use sessions::Sessions;
+pub use sessions::{Sessions, TRAITS};
 pub use shared::Shared;
 pub use watches::{Rewatch, Seen, Watches};
 pub use wire::{

@@ -1,16 +1,29 @@
-//! Where the sessions of a store come from.
+//! A store whose sessions are kept here.
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use recipes_core::{Nodes, NodesError};
+use futures::future::{self, BoxFuture, FutureExt};
+use recipes_core::{Nodes, NodesError, Store, Traits};
 
 use crate::client::KeptNodes;
 use crate::keeper::Keeper;
 use crate::kept::Terms;
 
-/// Where the sessions of a store come from, one after the other.
+/// What the session has to know about such a store.
+pub const TRAITS: Traits = Traits {
+    // Servers count microseconds, some in numbers of 53 bits. This is 24 days, as with ZooKeeper.
+    session_timeout_max: Duration::from_millis(0x7fff_ffff),
+    reopens: true,
+    closes: true,
+    pings_rarely: false,
+    // An acquire's create and listing are one request, so a watch on a directory saves nothing.
+    watches_directories: false,
+};
+
+/// A store whose sessions are kept here, one after the other.
 #[derive(Debug)]
 pub struct Sessions {
     terms: Terms,
@@ -35,35 +48,57 @@ impl Sessions {
     /// # Errors
     /// What the server, or its client, has said.
     pub async fn open(&self, secret: &str) -> Result<Arc<dyn Nodes>, NodesError> {
-        match Keeper::open(self.terms.clone(), !self.was_opened(), secret).await {
+        let was_opened = self.was_opened.load(Ordering::Relaxed);
+        match Keeper::open(self.terms.clone(), !was_opened, secret).await {
             Ok((kept, used)) => {
                 self.was_opened.store(true, Ordering::Relaxed);
                 Ok(Arc::new(KeptNodes::new(kept, used)))
             }
             Err(error) => {
                 *self.failed() = Some(error.clone());
-                Err(error)
+                Err(self.lasting(error))
             }
         }
     }
 
-    /// Whether there was a session.
-    pub fn was_opened(&self) -> bool {
-        self.was_opened.load(Ordering::Relaxed)
-    }
-
-    /// Why no session was opened, for `Store::diagnose`.
-    pub fn diagnose(&self) -> Option<Arc<dyn StdError + Send + Sync>> {
-        let failed = self.failed().take();
-        // The first attempt is still under way.
-        let error = failed.unwrap_or_else(|| self.terms.unanswered());
-        Some(match error {
-            NodesError::Unknown(source) => source,
-            error => Arc::new(error),
-        })
+    /// Where the server may be another in a moment, one that refuses is no reason to give up.
+    fn lasting(&self, error: NodesError) -> NodesError {
+        let server = &self.terms.server;
+        let may_move = server.may_move() || self.was_opened.load(Ordering::Relaxed);
+        match error {
+            NodesError::Refused(source) if may_move && server.may_pass(&source) => {
+                NodesError::Unknown(source)
+            }
+            error => error,
+        }
     }
 
     fn failed(&self) -> MutexGuard<'_, Option<NodesError>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Sessions {
+    fn traits(&self) -> Traits {
+        TRAITS
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
+        let opened = async {
+            let secret = self.new_uuid().simple().to_string();
+            self.open(&secret).await
+        };
+        opened.boxed()
+    }
+
+    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
+        let failed = self.failed().take();
+        // The first attempt is still under way.
+        let error = failed.unwrap_or_else(|| self.terms.unanswered());
+        let why = match error {
+            NodesError::Unknown(source) => source,
+            error => Arc::new(error),
+        };
+        future::ready(Some(why)).boxed()
     }
 }

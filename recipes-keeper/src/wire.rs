@@ -32,6 +32,14 @@ pub trait Server: Send + Sync + Debug {
     /// Connects for somebody who only reads, and who may have no other right.
     fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>>;
 
+    /// Whether a refusal may be over in a moment, as another server is promoted.
+    fn may_pass(&self, refusal: &Source) -> bool;
+
+    /// Whether the server may be another in a moment, also before there was a session.
+    fn may_move(&self) -> bool {
+        false
+    }
+
     /// What more is to be said of a server that did not answer in time.
     fn silence(&self) -> &'static str {
         ""

@@ -4,23 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, Error, ParentMode, Session, SessionOptions, Store};
-use recipes_keeper::Terms;
+use recipes_core::{ConfigError, Error, Session, SessionOptions, Store, session_options};
+use recipes_keeper::{CONTAINER_REST, Sessions, TRAITS, Terms};
 
 use crate::address::{Address, Credentials};
 use crate::checks::Allowed;
-use crate::server::{Redis, TRAITS};
 use crate::wire::Route;
 
 /// The default prefix of all keys.
 const PREFIX: &str = "locks";
-/// Containers that have been empty for so long are removed.
-const CONTAINER_REST: Duration = Duration::from_secs(60);
-/// Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
-const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
-
-/// Enough for a handshake over TLS across an ocean.
-const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 /// Options of a session on Redis, from [`Redis::builder`].
 ///
@@ -86,48 +78,7 @@ impl From<SessionOptions> for RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// How long the server keeps the nodes of a process that has gone silent. Default 12 s; at
-    /// least 100 ms. The session sends something every sixth of it.
-    ///
-    /// The lock of a crashed process is free after this time. A guard is lost after half of it
-    /// without an answer.
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.session_timeout(timeout);
-        self
-    }
-
-    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
-    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.connect_timeout(timeout);
-        self
-    }
-
-    /// Name of the application in the record that lock nodes carry. Default: the executable's.
-    pub fn application(mut self, name: &str) -> Self {
-        self.options = self.options.application(name);
-        self
-    }
-
-    /// Names the owner, in another process, that goes on only when this session is done.
-    #[doc(hidden)]
-    pub fn within(mut self, owner: &str) -> Self {
-        self.options = self.options.within(owner);
-        self
-    }
-
-    /// Writes these bytes into lock nodes instead of the record of host, process and application.
-    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.options = self.options.identity(bytes);
-        self
-    }
-
-    /// How missing parents are created. Default: containers, which are removed after a minute
-    /// without children.
-    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
-        self.options = self.options.parent_mode(mode);
-        self
-    }
+    session_options!("At least 100 ms. The session sends something every sixth of it.");
 
     /// What all keys begin with, in braces: `{prefix}:`. Sessions with different prefixes do not
     /// see each other. Default: the `?prefix=` of the URL, or `locks`.
@@ -219,8 +170,8 @@ impl RedisBuilder {
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
     pub async fn connect(self, url: &str) -> Result<Session, Error> {
-        let (redis, shown) = self.redis(url)?;
-        self.options.open(Arc::new(redis), &shown).await
+        let (sessions, shown) = self.sessions(url)?;
+        self.options.open(Arc::new(sessions), &shown).await
     }
 
     /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
@@ -229,11 +180,11 @@ impl RedisBuilder {
     /// For options that cannot be used.
     #[doc(hidden)]
     pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
-        Ok(Arc::new(self.redis(url)?.0))
+        Ok(Arc::new(self.sessions(url)?.0))
     }
 
     /// The store, and the URL to show.
-    fn redis(&self, url: &str) -> Result<(Redis, String), ConfigError> {
+    fn sessions(&self, url: &str) -> Result<(Sessions, String), ConfigError> {
         self.options.check(&TRAITS)?;
         let address = Address::parse(url, &self.credentials)?;
         let invalid = |reason: String| ConfigError::InvalidAddress {
@@ -247,32 +198,19 @@ impl RedisBuilder {
                 "prefix {prefix:?} must not be empty nor contain braces; they are put around it"
             )));
         }
-        let session_timeout = self.options.requested_timeout();
-        if session_timeout < SESSION_TIMEOUT_MIN {
-            return Err(invalid(format!(
-                "a session timeout of {session_timeout:?} is too short: at least \
-                 {SESSION_TIMEOUT_MIN:?}"
-            )));
-        }
         let route = Route {
             servers: address.servers.clone(),
             prefix: format!("{{{prefix}}}"),
             allowed: self.allowed,
             replicas: self.replicas,
-            replicas_timeout: session_timeout / 6,
+            replicas_timeout: self.options.requested_timeout() / 6,
         };
-        let may_move = route.servers.may_move();
-        let terms = Terms {
-            server: Arc::new(route),
-            // A try that hangs must leave time for another before the session expires.
-            connect_timeout: (session_timeout / 4)
-                .max(CONNECT_TIMEOUT_MIN)
-                .min(self.options.patience()),
-            session_timeout,
+        let terms = Terms::new(Arc::new(route), &self.options).map_err(invalid)?;
+        let sessions = Sessions::new(Terms {
             is_new: self.is_new,
             container_rest: self.container_rest,
-            only_reads: self.options.only_reads(),
-        };
-        Ok((Redis::new(terms, may_move), address.shown))
+            ..terms
+        });
+        Ok((sessions, address.shown.clone()))
     }
 }

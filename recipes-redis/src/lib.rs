@@ -4,7 +4,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `server` | `Redis`: the server, or the Sentinels that name it, and where sessions come from |
+//! | `server` | `Redis`: where a service begins |
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
 //! | `checks` | what a server must be like, and what it then promises |
@@ -29,5 +29,3 @@ mod words;
 pub use builder::RedisBuilder;
 pub use checks::RedisRefusal;
 pub use server::Redis;
-#[doc(hidden)]
-pub use server::TRAITS;

@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, FutureExt, join};
 use recipes_core::NodesError;
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Wire, news,
+    Server, Shared, Source, Wire, news,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -72,6 +72,14 @@ pub(crate) struct Route {
 }
 
 impl Server for Route {
+    fn may_pass(&self, refusal: &Source) -> bool {
+        matches!(refusal.downcast_ref(), Some(RedisRefusal::Replica { .. }))
+    }
+
+    fn may_move(&self) -> bool {
+        self.servers.may_move()
+    }
+
     fn silence(&self) -> &'static str {
         match self.servers.encrypts() {
             true => "; if it speaks no TLS at this port, the address begins with redis://",

@@ -17,7 +17,6 @@
 //! | `rings` | what the server's rings tell before it asks |
 //! | `path` | a path, in two parts |
 //! | `fence` | literals in the statement of `guard.fence()` |
-//! | `settings` | limits that are the same for every database |
 #![cfg(any(feature = "postgres", feature = "mysql"))]
 
 mod aside;
@@ -36,7 +35,6 @@ mod postgres;
     allow(dead_code, reason = "nobody rings there")
 )]
 mod rings;
-mod settings;
 
 #[cfg(feature = "mysql")]
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `server` | `MySql`: the server, and where sessions come from |
+//! | `server` | `MySql`: where a service begins |
 //! | `builder` | what a service sets |
 //! | `address` | the server that a URL names |
 //! | `connecting` | how a connection is made, and its server judged |

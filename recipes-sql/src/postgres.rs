@@ -17,14 +17,7 @@
 //! | `words` | what is said to the functions |
 //! | `answers` | what they answer, and what the server's errors mean |
 
-use std::error::Error as StdError;
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::FutureExt;
-use futures::future::{self, BoxFuture};
-use recipes_core::{ConfigError, Error, Nodes, NodesError, Session, Store, Traits};
-use recipes_keeper::{Sessions, Terms};
+use recipes_core::{ConfigError, Error, Session};
 
 mod address;
 mod answers;
@@ -45,17 +38,6 @@ mod words;
 pub use builder::PostgresBuilder;
 pub use checks::PostgresRefusal;
 
-/// What the session has to know about PostgreSQL.
-pub(crate) const TRAITS: Traits = Traits {
-    // As with the other stores: 24 days.
-    session_timeout_max: Duration::from_millis(0x7fff_ffff),
-    reopens: true,
-    closes: true,
-    pings_rarely: false,
-    // News are asked for, so they come after answers that already show what happened.
-    watches_directories: false,
-};
-
 /// PostgreSQL as the store of locks.
 ///
 /// What it promises depends on the server: see
@@ -73,11 +55,7 @@ pub(crate) const TRAITS: Traits = Traits {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Postgres {
-    sessions: Sessions,
-    /// The primary may be another in a moment.
-    may_move: bool,
-}
+pub enum Postgres {}
 
 impl Postgres {
     /// Opens a session with default options on the server of a URL. See
@@ -115,44 +93,5 @@ impl Postgres {
     #[doc(hidden)]
     pub fn variable(name: &str, category: &str) -> Option<&'static str> {
         variables::rule(name, category)
-    }
-
-    fn new(terms: Terms, may_move: bool) -> Self {
-        Self {
-            sessions: Sessions::new(terms),
-            may_move,
-        }
-    }
-}
-
-/// Where the primary may be another in a moment, a replica that answers is no reason to give up.
-fn lasting(error: NodesError, may_move: bool) -> NodesError {
-    match error {
-        NodesError::Refused(source) if may_move => match source.downcast_ref::<PostgresRefusal>() {
-            Some(PostgresRefusal::Replica | PostgresRefusal::ReadOnly) => {
-                NodesError::Unknown(source)
-            }
-            _ => NodesError::Refused(source),
-        },
-        error => error,
-    }
-}
-
-impl Store for Postgres {
-    fn traits(&self) -> Traits {
-        TRAITS
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        let opened = async {
-            let secret = self.new_uuid().simple().to_string();
-            let opened = self.sessions.open(&secret).await;
-            opened.map_err(|error| lasting(error, self.may_move || self.sessions.was_opened()))
-        };
-        opened.boxed()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        future::ready(self.sessions.diagnose()).boxed()
     }
 }

@@ -38,7 +38,7 @@ pub use server::{ServerBuilder, ZooKeeperEnsemble, ZooKeeperServer};
 /// What the project's own tests need besides. It changes without notice.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::memory::{REDIS, Random, ZOOKEEPER};
+    pub use crate::memory::{Random, ZOOKEEPER};
     #[cfg(feature = "server")]
     pub use crate::server::ports;
 }

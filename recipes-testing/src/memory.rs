@@ -40,5 +40,5 @@ pub use options::MemoryOptions;
 #[doc(hidden)]
 pub use random::Random;
 #[doc(hidden)]
-pub use seam::traits::{REDIS, ZOOKEEPER};
+pub use seam::traits::ZOOKEEPER;
 pub use state::request::{Operation, Request};

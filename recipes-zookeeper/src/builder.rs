@@ -1,11 +1,10 @@
 //! Options of a session on ZooKeeper.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use recipes_core::{
-    ConfigError, ConnectError, Error, ParentMode, QueryError, RequestLimit, Session,
-    SessionOptions, Store,
+    ConfigError, ConnectError, Error, QueryError, RequestLimit, Session, SessionOptions, Store,
+    session_options,
 };
 use zookeeper_client::{Acl, Acls};
 
@@ -54,47 +53,7 @@ impl From<SessionOptions> for ZooKeeperBuilder {
 }
 
 impl ZooKeeperBuilder {
-    /// How long the ensemble keeps the nodes of a process that has gone silent. Default 12 s. The
-    /// servers limit it; more than 2,147,483,647 ms (24 days) is refused.
-    ///
-    /// The lock of a crashed process is free after this time. A guard is lost after half of it
-    /// without an answer.
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.session_timeout(timeout);
-        self
-    }
-
-    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
-    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.connect_timeout(timeout);
-        self
-    }
-
-    /// Name of the application in the record that lock nodes carry. Default: the executable's.
-    pub fn application(mut self, name: &str) -> Self {
-        self.options = self.options.application(name);
-        self
-    }
-
-    /// Names the owner, in another process, that goes on only when this session is done.
-    #[doc(hidden)]
-    pub fn within(mut self, owner: &str) -> Self {
-        self.options = self.options.within(owner);
-        self
-    }
-
-    /// Writes these bytes into lock nodes instead of the record of host, process and application.
-    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.options = self.options.identity(bytes);
-        self
-    }
-
-    /// How missing parents are created. Default: containers.
-    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
-        self.options = self.options.parent_mode(mode);
-        self
-    }
+    session_options!("The servers limit it; more than 2,147,483,647 ms (24 days) is refused.");
 
     /// ACL of lock nodes and of parents that the session creates. Default: open to everyone.
     ///

@@ -1,28 +1,9 @@
-//! The server, and where sessions come from.
+//! Where a service begins.
 
-use std::error::Error as StdError;
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::FutureExt;
-use futures::future::{self, BoxFuture};
-use recipes_core::{ConfigError, Error, Nodes, NodesError, Session, Store, Traits};
-use recipes_keeper::{Sessions, Terms};
+use recipes_core::{ConfigError, Error, Session};
 
 use super::builder::MySqlBuilder;
-use super::checks::MySqlRefusal;
 use super::schema;
-
-/// What the session has to know about the store.
-pub(super) const TRAITS: Traits = Traits {
-    // 24 days, as with ZooKeeper.
-    session_timeout_max: Duration::from_millis(0x7fff_ffff),
-    reopens: true,
-    closes: true,
-    pings_rarely: false,
-    // Polls tell what has happened when they come, not before later answers.
-    watches_directories: false,
-};
 
 /// MySQL or MariaDB as the store of locks.
 ///
@@ -41,9 +22,7 @@ pub(super) const TRAITS: Traits = Traits {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct MySql {
-    sessions: Sessions,
-}
+pub enum MySql {}
 
 impl MySql {
     /// Opens a session with default options on the server of a URL. See
@@ -75,48 +54,5 @@ impl MySql {
             reason,
         })?;
         Ok(schema::script(prefix))
-    }
-
-    pub(super) fn new(terms: Terms) -> Self {
-        Self {
-            sessions: Sessions::new(terms),
-        }
-    }
-}
-
-/// After there was a session, these may be over in a moment: another server is promoted.
-fn may_pass(refusal: &MySqlRefusal) -> bool {
-    matches!(
-        refusal,
-        MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly
-    )
-}
-
-fn lasting(error: NodesError, was_opened: bool) -> NodesError {
-    match error {
-        NodesError::Refused(source) if was_opened => match source.downcast_ref() {
-            Some(refusal) if may_pass(refusal) => NodesError::Unknown(source),
-            _ => NodesError::Refused(source),
-        },
-        error => error,
-    }
-}
-
-impl Store for MySql {
-    fn traits(&self) -> Traits {
-        TRAITS
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {
-        let opened = async {
-            let secret = self.new_uuid().simple().to_string();
-            let opened = self.sessions.open(&secret).await;
-            opened.map_err(|error| lasting(error, self.sessions.was_opened()))
-        };
-        opened.boxed()
-    }
-
-    fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
-        future::ready(self.sessions.diagnose()).boxed()
     }
 }

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Wire,
+    Server, Shared, Source, Wire,
 };
 use tokio::sync::watch;
 
@@ -17,7 +17,7 @@ use crate::aside::{self, LossSender, Running};
 use crate::bell::Bell;
 
 use super::address::Address;
-use super::checks::Allowed;
+use super::checks::{Allowed, MySqlRefusal};
 use super::connecting::connect;
 use super::errors::{Unexpected, refused};
 use super::fence;
@@ -52,6 +52,14 @@ impl Server for Route {
 
     fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
         MySqlReads::open(self).boxed()
+    }
+
+    fn may_pass(&self, refusal: &Source) -> bool {
+        let refusal = refusal.downcast_ref();
+        matches!(
+            refusal,
+            Some(MySqlRefusal::Replica { .. } | MySqlRefusal::ReadOnly)
+        )
     }
 
     fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {

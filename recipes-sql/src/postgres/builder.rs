@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use recipes_core::{ConfigError, Error, ParentMode, Session, SessionOptions, Store};
-use recipes_keeper::Terms;
-
-use crate::settings::{CONNECT_TIMEOUT_MIN, CONTAINER_REST, SESSION_TIMEOUT_MIN};
+use recipes_core::{ConfigError, Error, Session, SessionOptions, Store, session_options};
+use recipes_keeper::{CONTAINER_REST, Sessions, TRAITS, Terms};
 
 use super::address::Address;
 use super::schema::{self, SCHEMA};
 use super::wire::Route;
-use super::{Postgres, TRAITS};
 
 /// Options of a session on PostgreSQL, from [`Postgres::builder`].
 ///
@@ -78,48 +75,7 @@ impl From<SessionOptions> for PostgresBuilder {
 }
 
 impl PostgresBuilder {
-    /// How long the server keeps the nodes of a process that has gone silent. Default 12 s; at
-    /// least 100 ms. The session sends something every sixth of it.
-    ///
-    /// The lock of a crashed process is free after this time. A guard is lost after half of it
-    /// without an answer.
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.session_timeout(timeout);
-        self
-    }
-
-    /// How long [`connect`](Self::connect), reads and tries such as `try_acquire` wait for an
-    /// answer, and [`Session::close`] for pending clean-ups. Default 15 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.connect_timeout(timeout);
-        self
-    }
-
-    /// Name of the application in the record that lock nodes carry. Default: the executable's.
-    pub fn application(mut self, name: &str) -> Self {
-        self.options = self.options.application(name);
-        self
-    }
-
-    /// Names the owner, in another process, that goes on only when this session is done.
-    #[doc(hidden)]
-    pub fn within(mut self, owner: &str) -> Self {
-        self.options = self.options.within(owner);
-        self
-    }
-
-    /// Writes these bytes into lock nodes instead of the record of host, process and application.
-    pub fn identity(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.options = self.options.identity(bytes);
-        self
-    }
-
-    /// How missing parents are created. Default: containers, which are removed after a minute
-    /// without children.
-    pub fn parent_mode(mut self, mode: ParentMode) -> Self {
-        self.options = self.options.parent_mode(mode);
-        self
-    }
+    session_options!("At least 100 ms. The session sends something every sixth of it.");
 
     /// The schema with the tables of the locks. Sessions with different schemas do not see each
     /// other. Default: the `?schema=` of the URL, or `lock_recipes`.
@@ -188,8 +144,8 @@ impl PostgresBuilder {
     /// # Cancel safety
     /// Dropping the future closes what was opened, or leaves an empty session that expires.
     pub async fn connect(self, url: &str) -> Result<Session, Error> {
-        let (postgres, shown) = self.postgres(url)?;
-        self.options.open(Arc::new(postgres), &shown).await
+        let (sessions, shown) = self.sessions(url)?;
+        self.options.open(Arc::new(sessions), &shown).await
     }
 
     /// The store that [`connect`](Self::connect) gets its sessions from, to compare doubles with.
@@ -198,7 +154,7 @@ impl PostgresBuilder {
     /// For options that cannot be used.
     #[doc(hidden)]
     pub fn store(&self, url: &str) -> Result<Arc<dyn Store>, ConfigError> {
-        Ok(Arc::new(self.postgres(url)?.0))
+        Ok(Arc::new(self.sessions(url)?.0))
     }
 
     /// As [`Postgres::schema`], with the schema that a session at this URL would use. Nothing is sent.
@@ -222,7 +178,7 @@ impl PostgresBuilder {
     }
 
     /// The store, and the URL to show.
-    fn postgres(&self, url: &str) -> Result<(Postgres, String), ConfigError> {
+    fn sessions(&self, url: &str) -> Result<(Sessions, String), ConfigError> {
         self.options.check(&TRAITS)?;
         let (address, schema) = self.place(url)?;
         let invalid = |reason: String| ConfigError::InvalidAddress {
@@ -230,13 +186,7 @@ impl PostgresBuilder {
             reason,
         };
         let session_timeout = self.options.requested_timeout();
-        if session_timeout < SESSION_TIMEOUT_MIN {
-            return Err(invalid(format!(
-                "a session timeout of {session_timeout:?} is too short: at least \
-                 {SESSION_TIMEOUT_MIN:?}"
-            )));
-        }
-        let mut config = address.config;
+        let mut config = address.config.clone();
         if let Some(username) = &self.username {
             config.user(username);
         }
@@ -252,6 +202,7 @@ impl PostgresBuilder {
         }
         let route = Route {
             config,
+            may_move: address.may_move,
             schema,
             may_create: self.may_create,
             only_reads: self.options.only_reads(),
@@ -259,17 +210,12 @@ impl PostgresBuilder {
             highest: Arc::default(),
             is_pooled: AtomicBool::new(false),
         };
-        let terms = Terms {
-            server: Arc::new(route),
-            // A try that hangs must leave time for another before the session expires.
-            connect_timeout: (session_timeout / 4)
-                .max(CONNECT_TIMEOUT_MIN)
-                .min(self.options.patience()),
-            session_timeout,
+        let terms = Terms::new(Arc::new(route), &self.options).map_err(invalid)?;
+        let sessions = Sessions::new(Terms {
             is_new: self.is_new,
             container_rest: self.container_rest,
-            only_reads: self.options.only_reads(),
-        };
-        Ok((Postgres::new(terms, address.may_move), address.shown))
+            ..terms
+        });
+        Ok((sessions, address.shown.clone()))
     }
 }

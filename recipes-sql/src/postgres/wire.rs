@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
     Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed, Server,
-    Shared, Wire,
+    Shared, Source, Wire,
 };
 use tokio::sync::watch;
 use tokio_postgres::{Config, Error as PgError};
@@ -33,6 +33,8 @@ use super::variables;
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) config: Config,
+    /// The primary may be another in a moment.
+    pub(super) may_move: bool,
     pub(super) schema: String,
     pub(super) may_create: bool,
     /// Sessions only read.
@@ -58,6 +60,18 @@ impl Server for Route {
 
     fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
         PostgresReads::open(self).boxed()
+    }
+
+    fn may_pass(&self, refusal: &Source) -> bool {
+        let refusal = refusal.downcast_ref();
+        matches!(
+            refusal,
+            Some(PostgresRefusal::Replica | PostgresRefusal::ReadOnly)
+        )
+    }
+
+    fn may_move(&self) -> bool {
+        self.may_move
     }
 
     fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {

@@ -3,6 +3,8 @@
 use tokio::time::Instant;
 
 use super::*;
+use recipes_core::{NodesError, Store as _};
+
 use crate::wire::{Open, Opened};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,7 +32,6 @@ async fn run_is_known_only_to_who_knows_that_the_store_is_new() {
             ..server.terms()
         };
         let sessions = Sessions::new(terms);
-        assert!(!sessions.was_opened());
         // One that was opened proves that there was a store.
         for is_known in [is_new, false] {
             let opens = async {
@@ -46,7 +47,6 @@ async fn run_is_known_only_to_who_knows_that_the_store_is_new() {
             let (nodes, told) = tokio::join!(sessions.open("secret"), opens);
             assert_eq!(told, is_known, "{is_new}");
             assert_eq!(nodes.unwrap().guarantee(), Guarantee::BestEffort);
-            assert!(sessions.was_opened());
             while !matches!(heard.recv().await, Some(Heard::Close(_))) {}
         }
     }
@@ -75,7 +75,41 @@ async fn why_no_session_is_opened_is_told_once() {
     let sessions = Sessions::new(server.terms());
     sessions.open("secret").await.map(drop).unwrap_err();
     for expected in ["no such plugin", "did not answer within 7s, behind a proxy"] {
-        let why = sessions.diagnose().unwrap().to_string();
+        let why = sessions.diagnose().await.unwrap().to_string();
         assert!(why.contains(expected), "{why}");
     }
+}
+
+/// Another server may be promoted in a moment.
+#[tokio::test(start_paused = true)]
+async fn refusal_that_may_pass_is_no_reason_to_give_up_where_the_server_may_move() {
+    let (says, mut heard) = mpsc::unbounded_channel();
+    let server = Arc::new(Scripted::new(says, TOGETHER));
+    let sessions = Sessions::new(server.terms());
+    let mut open = async |told: Result<Opened, &'static str>| {
+        let told = told.map_err(|why| CallError::Refused(Arc::new(std::io::Error::other(why))));
+        let opens = async {
+            match heard.recv().await {
+                Some(Heard::Open(_, reply)) => drop(reply.send(told)),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (opened, ()) = tokio::join!(sessions.open("secret"), opens);
+        let opened = opened.map(drop);
+        if opened.is_ok() {
+            while !matches!(heard.recv().await, Some(Heard::Close(_))) {}
+        }
+        opened
+    };
+    let refused = |it: Result<(), NodesError>| matches!(it, Err(NodesError::Refused(_)));
+    let passes = |it: Result<(), NodesError>| matches!(it, Err(NodesError::Unknown(_)));
+    assert!(refused(open(Err("replica")).await));
+    server.moves.store(true, Ordering::Relaxed);
+    assert!(passes(open(Err("replica")).await));
+    assert!(refused(open(Err("version")).await));
+    server.moves.store(false, Ordering::Relaxed);
+    open(Ok(told(SECOND, SECOND))).await.unwrap();
+    // Where a session was, one may be again.
+    assert!(passes(open(Err("replica")).await));
+    assert!(refused(open(Err("version")).await));
 }

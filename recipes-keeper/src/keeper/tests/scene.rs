@@ -1,6 +1,6 @@
 //! A session on a server whose test answers for it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::wire::{
     Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Resume, Resumed, Said, Server,
-    Wire,
+    Source, Wire,
 };
 
 /// What a connection was asked.
@@ -64,6 +64,8 @@ pub(super) struct Scripted {
     pub(super) shared: watch::Sender<Option<Arc<Shared>>>,
     pub(super) loss: watch::Sender<Option<(u64, Loss)>>,
     pub(super) kind: Kind,
+    /// The server may be another in a moment.
+    pub(super) moves: AtomicBool,
     /// Connections that the client panics for.
     pub(super) panics: AtomicUsize,
     /// Connections that the server does not answer.
@@ -121,6 +123,7 @@ impl Scripted {
             shared: watch::Sender::new(None),
             loss: watch::Sender::new(None),
             kind,
+            moves: AtomicBool::default(),
             panics: AtomicUsize::default(),
             mute: AtomicUsize::default(),
             facts: Mutex::new(Facts {
@@ -144,6 +147,14 @@ impl Scripted {
 }
 
 impl Server for Scripted {
+    fn may_pass(&self, refusal: &Source) -> bool {
+        refusal.to_string() == "replica"
+    }
+
+    fn may_move(&self) -> bool {
+        self.moves.load(Ordering::Relaxed)
+    }
+
     fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
         // Nobody here only reads.
         future::pending().boxed()

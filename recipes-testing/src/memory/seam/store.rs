@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use uuid::{Builder, Uuid};
 
 use super::nodes::MemoryNodes;
-use super::traits::{REDIS, ZOOKEEPER};
+use super::traits::ZOOKEEPER;
 use super::wire::MemoryServer;
 use crate::memory::acl::AuthId;
 use crate::memory::error::MemoryError;
@@ -83,7 +83,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn traits(&self) -> Traits {
         match self.shared.with(|state| state.on_redis.is_some()) {
-            true => REDIS,
+            true => recipes_keeper::TRAITS,
             false => ZOOKEEPER,
         }
     }

@@ -15,9 +15,3 @@ pub const ZOOKEEPER: Traits = Traits {
     pings_rarely: false,
     watches_directories: true,
 };
-
-/// As the store on Redis has it.
-pub const REDIS: Traits = Traits {
-    watches_directories: false,
-    ..ZOOKEEPER
-};

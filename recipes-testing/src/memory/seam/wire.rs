@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use recipes_core::{Guarantee, NodesError};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Reads, Resume,
-    Resumed, Server, Wire,
+    Resumed, Server, Source, Wire,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -32,6 +32,11 @@ impl fmt::Debug for MemoryServer {
 }
 
 impl Server for MemoryServer {
+    fn may_pass(&self, _: &Source) -> bool {
+        // It refuses nobody.
+        false
+    }
+
     fn open<'a>(
         &'a self,
         shared: &'a Arc<recipes_keeper::Shared>,
