@@ -10,6 +10,7 @@
 //! | `clock` | does no session end because a clock was set? |
 //! | `costs` | how many scripts does a lock take? |
 //! | `first` | what does a deletion tell of those ahead? |
+//! | `kept` | what does the server keep of what is gone? |
 //! | `late`, `watching` | what if something arrives late, what if it crosses something else? |
 //! | `quarantine` | is there a way around it? |
 //! | `neighbours` | what do other sessions, servers and users make of it? |
@@ -33,6 +34,7 @@ mod forgotten;
 #[path = "../support/guide.rs"]
 mod guide;
 mod guide_rights;
+mod kept;
 mod late;
 mod neighbours;
 mod quarantine;
