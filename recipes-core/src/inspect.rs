@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::{Error, QueryError};
 use crate::inspect::participants::Participant;
-use crate::inspect::reader::{Directory, Node, Reader};
+use crate::inspect::reader::{Directory, ReadNode, Reader};
 use crate::inspect::standing::Child;
 use crate::lock::session::Session;
 use crate::names::node_name::{self, LockKind};
@@ -321,7 +321,7 @@ fn is_silence(error: &QueryError) -> bool {
 /// The lock that a directory contains; `None` if it is not a lock directory.
 fn lock_in(path: &str, directory: Directory, shown: Shown) -> Option<Inspection> {
     let Directory { nodes, left, .. } = directory;
-    let children: Vec<_> = nodes.iter().map(Node::child).collect();
+    let children: Vec<_> = nodes.iter().map(ReadNode::child).collect();
     let modes: Vec<_> = children.iter().filter_map(Child::mode).collect();
     let recipe = match (modes.is_empty(), left.is_empty()) {
         (true, true) if shown == Shown::Contenders => return None,
@@ -342,7 +342,7 @@ fn lock_in(path: &str, directory: Directory, shown: Shown) -> Option<Inspection>
         .collect();
     let mut nodes: Vec<_> = nodes.into_iter().map(Some).collect();
     let contenders = places.into_iter().filter_map(|(child, mode, standing)| {
-        let Node {
+        let ReadNode {
             participant,
             is_readable,
         } = nodes.get_mut(child)?.take()?;

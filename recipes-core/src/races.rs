@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::error::LostReason;
-use crate::lock::hold::{Hold, Standing};
+use crate::lock::hold::{Hold, HoldState};
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::table::{Key, Present};
 use crate::lock::target::Target;
@@ -111,9 +111,9 @@ fn owner_that_enters_while_the_last_leaves_has_a_lease_or_nothing() {
         };
         let entering = Arc::clone(&hold);
         let enters = thread::spawn(move || match entering.join() {
-            Standing::Good(share) => Some(share),
-            Standing::Over => None,
-            Standing::Lost(lost) => panic!("{lost}"),
+            HoldState::Good(share) => Some(share),
+            HoldState::Over => None,
+            HoldState::Lost(lost) => panic!("{lost}"),
         });
         drop(share);
         let entered = enters.join().unwrap();

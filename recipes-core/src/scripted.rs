@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::attempt::wait_loop;
-use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::lease::{Lease, LeaseBasis, MadeNode};
 use crate::lock::local_queue::{AttemptFuture, LocalQueue};
 use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;
@@ -290,7 +290,7 @@ impl Stage {
             is_revoked: false,
             was_alone: false,
         };
-        let basis = Basis {
+        let basis = LeaseBasis {
             connection: self.epoch.connection().unwrap_or_default(),
             lapses: self.epoch.lapses(),
             own_watch,

@@ -38,14 +38,14 @@ pub(crate) struct NodeOptions {
 /// The operations of one ZooKeeper session.
 #[derive(Debug)]
 pub(crate) struct ClientNodes {
-    way: Way,
+    way: ClientWay,
     options: NodeOptions,
     /// Servers before 3.6 refuse it, and close the connection too.
     refuses_multi_read: Arc<AtomicBool>,
 }
 
 /// How requests reach the servers.
-enum Way {
+enum ClientWay {
     /// Over the connections of a keeper, which closes the session when the sender is dropped.
     Kept(
         Arc<Kept>,
@@ -55,7 +55,7 @@ enum Way {
     One(Client, Arc<OnceLock<Weak<dyn Reliant>>>),
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for ClientWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept(kept, _) => kept.fmt(f),
@@ -66,15 +66,18 @@ impl fmt::Debug for Way {
 
 impl ClientNodes {
     pub(crate) fn kept(kept: Arc<Kept>, used: oneshot::Sender<()>, options: NodeOptions) -> Self {
-        Self::new(Way::Kept(kept, used), options)
+        Self::new(ClientWay::Kept(kept, used), options)
     }
 
     /// Through one client.
     pub(crate) fn of_one(client: Client) -> Self {
-        Self::new(Way::One(client, Arc::default()), NodeOptions::default())
+        Self::new(
+            ClientWay::One(client, Arc::default()),
+            NodeOptions::default(),
+        )
     }
 
-    fn new(way: Way, options: NodeOptions) -> Self {
+    fn new(way: ClientWay, options: NodeOptions) -> Self {
         Self {
             way,
             options,
@@ -89,12 +92,12 @@ impl ClientNodes {
         F: Future<Output = Result<T, NodesError>> + Send + 'static,
     {
         match &self.way {
-            Way::Kept(kept, _) => {
+            ClientWay::Kept(kept, _) => {
                 let answer = kept.ask(|up| send(up.client.clone()));
                 let answer = answer.map(|it| it.unwrap_or(Err(NodesError::SessionEnded)));
                 answer.boxed()
             }
-            Way::One(client, _) => sent(send(client.clone())),
+            ClientWay::One(client, _) => sent(send(client.clone())),
         }
     }
 }
@@ -102,29 +105,29 @@ impl ClientNodes {
 impl Nodes for ClientNodes {
     fn session(&self) -> i64 {
         match &self.way {
-            Way::Kept(kept, _) => kept.id,
-            Way::One(client, _) => client.session_id().0,
+            ClientWay::Kept(kept, _) => kept.id,
+            ClientWay::One(client, _) => client.session_id().0,
         }
     }
 
     fn session_timeout(&self) -> Option<Duration> {
         Some(match &self.way {
-            Way::Kept(kept, _) => kept.timeout(),
-            Way::One(client, _) => client.session_timeout(),
+            ClientWay::Kept(kept, _) => kept.timeout(),
+            ClientWay::One(client, _) => client.session_timeout(),
         })
     }
 
     fn relied_on_by(&self, reliant: Weak<dyn Reliant>) {
         match &self.way {
-            Way::Kept(kept, _) => kept.relied_on_by(reliant),
-            Way::One(_, it) => drop(it.set(reliant)),
+            ClientWay::Kept(kept, _) => kept.relied_on_by(reliant),
+            ClientWay::One(_, it) => drop(it.set(reliant)),
         }
     }
 
     fn connection(&self) -> BoxStream<'static, Connection> {
         match &self.way {
-            Way::Kept(kept, _) => connection_changes(kept.link.subscribe()),
-            Way::One(client, reliant) => {
+            ClientWay::Kept(kept, _) => connection_changes(kept.link.subscribe()),
+            ClientWay::One(client, reliant) => {
                 let reliant = Arc::clone(reliant);
                 let changes = client_changes(client).inspect(move |change| {
                     let reliant = reliant.get().and_then(Weak::upgrade);
@@ -206,13 +209,13 @@ impl Nodes for ClientNodes {
         // A read, not `exists`: that would leave a watch on an absent node.
         let path = path.to_owned();
         let kept = match &self.way {
-            Way::One(client, _) => {
+            ClientWay::One(client, _) => {
                 let watched = client
                     .get_and_watch_data(&path)
                     .map_ok(|(data, stat, it)| (data, node_stat(&stat), of_one(it)));
                 return watched.map(present).boxed();
             }
-            Way::Kept(kept, _) => Arc::clone(kept),
+            ClientWay::Kept(kept, _) => Arc::clone(kept),
         };
         let on_server = path.clone();
         let asked = kept.ask(move |up| {

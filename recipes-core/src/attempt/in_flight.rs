@@ -11,7 +11,7 @@ use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::entering::Entering;
 use crate::attempt::requests::{self, OwnNode, Refused};
 use crate::error::{AcquireError, LostReason, Step};
-use crate::lock::lease::{Basis, Lease, MadeNode};
+use crate::lock::lease::{Lease, LeaseBasis, MadeNode};
 use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::names::token::FencingToken;
@@ -42,10 +42,10 @@ enum Slot {
 /// A watch or request of the earlier connection, dropped once its replacement has been sent.
 type Outdated<'a> = (
     Option<OwnWatch>,
-    Option<BoxFuture<'a, Result<Done, Refused>>>,
+    Option<BoxFuture<'a, Result<Answered, Refused>>>,
 );
 
-enum Done {
+enum Answered {
     Event(Event),
     OwnWatch(usize, OwnNode),
 }
@@ -60,7 +60,7 @@ pub(crate) struct InFlight<'a> {
     pub(crate) targets: &'a [Target],
     session: &'a Session,
     own_nodes: Vec<OwnNode>,
-    slots: Vec<(Slot, BoxFuture<'a, Result<Done, Refused>>)>,
+    slots: Vec<(Slot, BoxFuture<'a, Result<Answered, Refused>>)>,
     /// The number of permits by which the state machine decides.
     permits: Option<usize>,
     /// The connection that all current evidence came from.
@@ -211,10 +211,10 @@ impl<'a> InFlight<'a> {
         request: impl Future<Output = Result<Event, Refused>> + Send + 'a,
     ) {
         // Not an async block, which would reserve space for the request twice while it waits.
-        self.occupy(slot, request.map_ok(Done::Event).boxed());
+        self.occupy(slot, request.map_ok(Answered::Event).boxed());
     }
 
-    fn occupy(&mut self, slot: Slot, request: BoxFuture<'a, Result<Done, Refused>>) {
+    fn occupy(&mut self, slot: Slot, request: BoxFuture<'a, Result<Answered, Refused>>) {
         self.slots.retain(|(other, _)| *other != slot);
         self.slots.push((slot, request));
     }
@@ -326,7 +326,7 @@ impl<'a> InFlight<'a> {
                 is_revoked: own.is_revoked,
                 was_alone: own.was_alone,
             };
-            let basis = Basis {
+            let basis = LeaseBasis {
                 connection,
                 lapses,
                 own_watch: own.watch,

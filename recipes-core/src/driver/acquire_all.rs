@@ -11,7 +11,7 @@ use crate::attempt::wait_loop;
 use crate::driver::deadline::{Deadline, is_held_by_this_task, until, with_warning};
 use crate::driver::guard::LockGuard;
 use crate::driver::internals::LockInternals;
-use crate::driver::late::{self, Late, Obstacle, Standing};
+use crate::driver::late::{self, JoinedState, Late, Obstacle};
 use crate::driver::one_or_more::OneOrMore;
 use crate::error::AcquireError;
 use crate::lock::hold::{self, Share};
@@ -321,9 +321,9 @@ fn survey(
             Present::Nothing => survey.seek(member, key, target())?,
             Present::Acquiring(other) => survey.under_way = Some((key.path, other)),
             Present::Held(hold) => match hold.join() {
-                hold::Standing::Good(share) => survey.joined.push((member, share)),
-                hold::Standing::Lost(lost) => return Err(lost.into()),
-                hold::Standing::Over => {
+                hold::HoldState::Good(share) => survey.joined.push((member, share)),
+                hold::HoldState::Lost(lost) => return Err(lost.into()),
+                hold::HoldState::Over => {
                     internals.table().end_hold(&key, &raw const *hold);
                     survey.seek(member, key, target())?;
                 }
@@ -349,15 +349,15 @@ impl Survey {
                 return Ok(());
             }
             Present::Held(hold) => match hold.check() {
-                hold::Standing::Lost(lost) => return Err(lost.into()),
-                hold::Standing::Good(()) if key.kind == LockKind::Write => {
+                hold::HoldState::Lost(lost) => return Err(lost.into()),
+                hold::HoldState::Good(()) if key.kind == LockKind::Write => {
                     let path = key.path.to_string();
                     return Err(AcquireError::WouldDeadlock { path });
                 }
-                hold::Standing::Good(()) => {
+                hold::HoldState::Good(()) => {
                     target.beside = Some(Writer::new(hold.lease().writer())?);
                 }
-                hold::Standing::Over => table.end_hold(hold.key(), &raw const *hold),
+                hold::HoldState::Over => table.end_hold(hold.key(), &raw const *hold),
             },
         }
         self.missing.push(Missing {
@@ -378,15 +378,17 @@ fn local_queue(targets: &[Target]) -> Option<(&Target, &Arc<LocalQueue>)> {
     }
 }
 
-fn standing(targets: &[Target]) -> Standing {
-    local_queue(targets).map_or_else(Standing::alone, |(_, queue)| Standing::in_queue(queue))
+fn standing(targets: &[Target]) -> JoinedState {
+    local_queue(targets).map_or_else(JoinedState::alone, |(_, queue)| {
+        JoinedState::in_queue(queue)
+    })
 }
 
 async fn attempt(
     session: &Session,
     targets: &[Target],
     patience: Patience,
-    standing: &Standing,
+    standing: &JoinedState,
 ) -> Result<Outcome<Vec<Lease>>, AcquireError> {
     let Some((target, queue)) = local_queue(targets) else {
         return wait_loop::acquire(session, targets, patience, &standing.progress).await;

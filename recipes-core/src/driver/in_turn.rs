@@ -38,20 +38,20 @@ pub(crate) async fn acquire(
 
 /// Locks of a set that was not acquired, and that are not certainly free again.
 #[derive(Default)]
-struct Late {
+struct LateRelease {
     /// Their release goes on in the background.
     pending: Vec<String>,
     failures: Vec<ReleaseError>,
 }
 
 /// Releases all at the same time. The last lock is the first whose release is sent.
-async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> Late {
+async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> LateRelease {
     let held: Vec<_> = std::iter::once(first).chain(others).collect();
     let releases = held.into_iter().rev().map(|guard| async {
         let path = guard.path().to_owned();
         (path, guard.released().await)
     });
-    let mut late = Late::default();
+    let mut late = LateRelease::default();
     for (path, released) in join_all(releases).await {
         match released {
             Ok(ReleaseOutcome::Released) => {}
@@ -62,7 +62,7 @@ async fn roll_back(first: LockGuard, others: Vec<LockGuard>) -> Late {
     late
 }
 
-impl Late {
+impl LateRelease {
     /// The refusal of the set, which says what is late; a set that is busy says it to the log.
     fn refuse(self, refusal: Refusal) -> Refusal {
         match refusal {

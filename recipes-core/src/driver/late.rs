@@ -18,13 +18,13 @@ use crate::store::nodes::NodesError;
 use crate::sync::{AtomicBool, Mutex, lock};
 
 /// An attempt, as one of the acquires sees it that may make it.
-pub(crate) struct Standing {
+pub(crate) struct JoinedState {
     pub(crate) progress: Arc<Mutex<Progress>>,
     /// Whether this acquire makes the attempt. If not, another one of its process does.
     pub(crate) has_turn: AtomicBool,
 }
 
-impl Standing {
+impl JoinedState {
     /// Of an acquire that competes with other processes at once.
     pub(crate) fn alone() -> Self {
         Self {
@@ -56,7 +56,7 @@ pub(crate) enum Obstacle<'a> {
     /// Another acquire of its owner, which is for the lock of this path among others.
     Owner(&'a str),
     /// Its attempt to acquire these locks.
-    Attempt(&'a [Target], &'a Standing),
+    Attempt(&'a [Target], &'a JoinedState),
 }
 
 /// An acquire of these locks that waits no longer.

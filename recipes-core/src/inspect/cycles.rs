@@ -58,7 +58,7 @@ pub(super) fn cycles(edges: &[Edge]) -> Vec<Cycle> {
 }
 
 /// A node that waits or is waited for.
-struct Node<'a> {
+struct WaitNode<'a> {
     path: &'a str,
     lock: &'a str,
     party: &'a Party,
@@ -68,7 +68,7 @@ struct Node<'a> {
     is_waited_for: bool,
 }
 
-impl Node<'_> {
+impl WaitNode<'_> {
     fn owner(&self) -> Option<&str> {
         match self.party {
             Party::Owner { id, .. } => Some(id),
@@ -91,7 +91,7 @@ impl Node<'_> {
 
 /// How the nodes of a party that wait are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'a> {
+enum PartyKey<'a> {
     /// An owner, for its own nodes and for those of owners that are nested in it.
     Owner(&'a str),
     /// A party that is known by its session only.
@@ -123,16 +123,16 @@ enum Via {
 
 struct Graph<'a> {
     edges: &'a [Edge],
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<WaitNode<'a>>,
     index: BTreeMap<&'a str, usize>,
-    waiting: BTreeMap<Key<'a>, Vec<usize>>,
+    waiting: BTreeMap<PartyKey<'a>, Vec<usize>>,
 }
 
 /// The nodes that wait, by party.
 ///
 /// Of the nodes in one queue that are known by the same session only, the last of each kind is
 /// enough: it waits for everything that the others wait for.
-fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
+fn waiting<'a>(nodes: &[WaitNode<'a>]) -> BTreeMap<PartyKey<'a>, Vec<usize>> {
     let (mut waiting, mut last) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::new());
     for (number, node) in nodes.iter().enumerate() {
         if node.ahead.is_empty() {
@@ -140,8 +140,8 @@ fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
         }
         match node.party {
             Party::Owner { id, session_id } => {
-                let owners = enclosing(id).map(Key::Owner);
-                for key in owners.chain([Key::OwnerIn(*session_id)]) {
+                let owners = enclosing(id).map(PartyKey::Owner);
+                for key in owners.chain([PartyKey::OwnerIn(*session_id)]) {
                     waiting.entry(key).or_default().push(number);
                 }
             }
@@ -149,7 +149,7 @@ fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
         }
     }
     for ((_, session, _), number) in last {
-        let of_session = waiting.entry(Key::Session(session)).or_default();
+        let of_session = waiting.entry(PartyKey::Session(session)).or_default();
         of_session.push(number);
     }
     waiting
@@ -157,10 +157,10 @@ fn waiting<'a>(nodes: &[Node<'a>]) -> BTreeMap<Key<'a>, Vec<usize>> {
 
 impl<'a> Graph<'a> {
     fn new(edges: &'a [Edge]) -> Self {
-        let (mut nodes, mut index) = (Vec::<Node<'a>>::new(), BTreeMap::new());
+        let (mut nodes, mut index) = (Vec::<WaitNode<'a>>::new(), BTreeMap::new());
         let mut add = |path: &'a str, lock: &'a str, party: &'a Party| {
             *index.entry(path).or_insert_with(|| {
-                nodes.push(Node {
+                nodes.push(WaitNode {
                     path,
                     lock,
                     party,
@@ -208,11 +208,11 @@ impl<'a> Graph<'a> {
     }
 
     /// Adds the nodes by which the party of this node may wait.
-    fn reach(&self, node: &Node<'a>, reached: &mut Reached<'a>) {
+    fn reach(&self, node: &WaitNode<'a>, reached: &mut Reached<'a>) {
         let session = node.party.session_id();
         let keys = match node.party {
-            Party::Owner { id, .. } => [Key::Owner(id), Key::Session(session)],
-            Party::Session(_) => [Key::OwnerIn(session), Key::Session(session)],
+            Party::Owner { id, .. } => [PartyKey::Owner(id), PartyKey::Session(session)],
+            Party::Session(_) => [PartyKey::OwnerIn(session), PartyKey::Session(session)],
         };
         for key in keys {
             if reached.is_known(key, node.lock) {
@@ -259,7 +259,7 @@ impl<'a> Graph<'a> {
             // that party waits.
             if self.is_held(here.via) {
                 let is_outside = here.is_outside || self.leads_outside(&here, at)?;
-                let is_named = |other: &Node<'_>| match (node.owner(), other.owner()) {
+                let is_named = |other: &WaitNode<'_>| match (node.owner(), other.owner()) {
                     (Some(one), Some(other)) => here.is_named && encloses(one, other),
                     _ => false,
                 };
@@ -377,7 +377,7 @@ fn kind_of(node: &str) -> Option<LockKind> {
 #[derive(Default)]
 struct Reached<'a> {
     nodes: BTreeSet<usize>,
-    from: BTreeMap<Key<'a>, From<'a>>,
+    from: BTreeMap<PartyKey<'a>, From<'a>>,
 }
 
 enum From<'a> {
@@ -387,7 +387,7 @@ enum From<'a> {
 
 impl<'a> Reached<'a> {
     /// Whether all nodes of this key were found before. Records the lock of this lookup.
-    fn is_known(&mut self, key: Key<'a>, lock: &'a str) -> bool {
+    fn is_known(&mut self, key: PartyKey<'a>, lock: &'a str) -> bool {
         match self.from.get_mut(&key) {
             None => {
                 self.from.insert(key, From::One(lock));

@@ -56,9 +56,9 @@ impl LockInternals {
             let (mut queued, mut is_first) = (Vec::new(), true);
             while let Some(found) = reads.try_next().await? {
                 match found {
-                    Found::Gone => {}
-                    Found::Stranger => is_first = false,
-                    Found::Contender(contender) => {
+                    FoundFirst::Gone => {}
+                    FoundFirst::Stranger => is_first = false,
+                    FoundFirst::Contender(contender) => {
                         queued.push(Queued {
                             is_first,
                             ..*contender
@@ -86,9 +86,9 @@ impl LockInternals {
                     return Ok(None);
                 };
                 match self.read(&**nodes, name).await? {
-                    Found::Gone => {}
-                    Found::Stranger => return Ok(None),
-                    Found::Contender(contender) => return Ok(Some(*contender)),
+                    FoundFirst::Gone => {}
+                    FoundFirst::Stranger => return Ok(None),
+                    FoundFirst::Contender(contender) => return Ok(Some(*contender)),
                 }
             }
         };
@@ -106,25 +106,25 @@ impl LockInternals {
         }
     }
 
-    async fn read(&self, nodes: &dyn Nodes, name: String) -> Result<Found, NodesError> {
+    async fn read(&self, nodes: &dyn Nodes, name: String) -> Result<FoundFirst, NodesError> {
         if !contends(self.kind(), &name) {
-            return Ok(Found::Stranger);
+            return Ok(FoundFirst::Stranger);
         }
         let path = self.target.lock.node_path(&name);
         let read = retry::persist(|| nodes.read(&path)).await?;
         Ok(match read {
-            Some((data, stat)) => Found::Contender(Box::new(Queued {
+            Some((data, stat)) => FoundFirst::Contender(Box::new(Queued {
                 participant: Participant::new(path, data, &stat),
                 token: FencingToken::new(stat.czxid),
                 is_first: true,
             })),
-            None => Found::Gone,
+            None => FoundFirst::Gone,
         })
     }
 }
 
 /// What a name of a queue turned out to be.
-enum Found {
+enum FoundFirst {
     Contender(Box<Queued>),
     /// A node of no contender, which contenders do not pass.
     Stranger,
@@ -156,7 +156,7 @@ pub struct FirstWatcher {
     lock: LockInternals,
     /// The token of the first that was reported last, if anything was reported.
     reported: Option<Option<FencingToken>>,
-    watched: Option<Watched>,
+    watched: Option<WatchedFirst>,
     pause: Duration,
 }
 
@@ -237,7 +237,7 @@ async fn look(
     lock: &LockInternals,
     epoch: &Arc<Epoch>,
     pause: Duration,
-) -> Result<(Option<Queued>, Watched), NodesError> {
+) -> Result<(Option<Queued>, WatchedFirst), NodesError> {
     // Before any request: what is seen over this connection is not known over the next one.
     let link = epoch.link();
     let nodes = epoch.nodes()?;
@@ -246,7 +246,7 @@ async fn look(
         let names = retry::persist(|| nodes.list(lock.path())).await;
         let first = queue(lock.kind(), names)?.into_iter().next();
         let Some(name) = first.filter(|it| contends(lock.kind(), it)) else {
-            return Ok((None, Watched::new(epoch, link, sleep(pause).boxed())));
+            return Ok((None, WatchedFirst::new(epoch, link, sleep(pause).boxed())));
         };
         let path = lock.target.lock.node_path(&name);
         // Gone since the list: another is the first.
@@ -258,7 +258,7 @@ async fn look(
             token: FencingToken::new(stat.czxid),
             is_first: true,
         };
-        return Ok((Some(first), Watched::new(epoch, link, changed(watch))));
+        return Ok((Some(first), WatchedFirst::new(epoch, link, changed(watch))));
     }
 }
 
@@ -267,12 +267,12 @@ fn changed(watch: NodeWatch) -> BoxFuture<'static, ()> {
 }
 
 /// What was seen, as long as it is known.
-struct Watched {
+struct WatchedFirst {
     /// Completes when it is not known any more.
     over: BoxFuture<'static, ()>,
 }
 
-impl Watched {
+impl WatchedFirst {
     fn new(epoch: &Arc<Epoch>, link: Link, changed: BoxFuture<'static, ()>) -> Self {
         let epoch = Arc::clone(epoch);
         let over = async move {

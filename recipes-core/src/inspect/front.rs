@@ -1,8 +1,8 @@
 //! The front of a lock's queue, for a price that does not grow with the queue.
 
 use crate::error::QueryError;
-use crate::inspect::reader::{Node, Reader};
-use crate::inspect::standing::{self, Child, Place};
+use crate::inspect::reader::{ReadNode, Reader};
+use crate::inspect::standing::{self, Child, QueuePlace};
 use crate::inspect::{Contender, Recipe, Standing};
 use crate::lock::session::Session;
 use crate::names::path;
@@ -49,7 +49,7 @@ pub async fn inspect_front(
     });
     let children: Vec<_> = children.collect();
     let places = standing::places(&children);
-    let holds = |it: &&Place| it.mode.is_some() && it.waits_for.is_empty();
+    let holds = |it: &&QueuePlace| it.mode.is_some() && it.waits_for.is_empty();
     let holders: Vec<_> = places.iter().filter(holds).map(|it| it.child).collect();
     let contenders = places.iter().filter(|it| it.mode.is_some()).count();
     let strangers = places.iter().filter(|it| it.mode.is_none());
@@ -74,9 +74,9 @@ pub async fn inspect_front(
     Ok(front)
 }
 
-fn at_front(node: Node) -> Contender {
+fn at_front(node: ReadNode) -> Contender {
     let mode = node.child().mode();
-    let Node {
+    let ReadNode {
         participant,
         is_readable,
     } = node;

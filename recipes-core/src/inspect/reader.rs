@@ -26,12 +26,12 @@ const OF_THE_STORE: &str = "/zookeeper";
 
 /// A node in a lock directory.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct ReadNode {
     pub(super) participant: Participant,
     pub(super) is_readable: bool,
 }
 
-impl Node {
+impl ReadNode {
     /// Of a stranger's data only the beginning is kept.
     fn new(participant: Participant, is_readable: bool) -> Self {
         let mut node = Self {
@@ -61,7 +61,7 @@ impl Node {
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     /// Its children, if one of them has the name of a lock node.
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<ReadNode>,
     /// The kinds of children with such names that were gone when they were read.
     pub(super) left: Vec<LockKind>,
     /// Paths of the children that may have children.
@@ -69,7 +69,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    fn add(&mut self, path: &str, seen: Option<(Node, i32)>) {
+    fn add(&mut self, path: &str, seen: Option<(ReadNode, i32)>) {
         match seen {
             Some((node, children)) => {
                 if children > 0 {
@@ -144,20 +144,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a node and the number of its children; `None` if it does not exist.
-    pub(super) async fn node(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
+    pub(super) async fn node(&self, path: &str) -> Result<Option<(ReadNode, i32)>, QueryError> {
         let _permit = self.permits.acquire().await.ok();
         match self.session.node(path).await {
             Err(error) if is_no_auth(&error) => self.node_without_data(path).await,
             read => Ok(read?.map(|(data, stat)| {
                 let participant = Participant::new(path.to_owned(), data, &stat);
-                (Node::new(participant, true), stat.children)
+                (ReadNode::new(participant, true), stat.children)
             })),
         }
     }
 
     /// A node whose data may not be read. Its stat may be refused as well: ZooKeeper requires READ
     /// for it since 3.8.4 and 3.9.2.
-    async fn node_without_data(&self, path: &str) -> Result<Option<(Node, i32)>, QueryError> {
+    async fn node_without_data(&self, path: &str) -> Result<Option<(ReadNode, i32)>, QueryError> {
         let stat = async |epoch: Arc<Epoch>| {
             let nodes = epoch.nodes()?;
             persist(|| nodes.stat(path)).await
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
                 None => return Ok(None),
             },
         };
-        Ok(Some((Node::new(participant, false), children)))
+        Ok(Some((ReadNode::new(participant, false), children)))
     }
 }
 

@@ -28,7 +28,7 @@ impl Child<'_> {
 
 /// One child and its standing. Children are identified by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     pub(crate) child: usize,
     pub(crate) mode: Option<LockKind>,
     /// The nodes that it waits for, nearest first. Empty for a holder, and for a node that does not
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) waits_for: Vec<usize>,
 }
 
-impl Place {
+impl QueuePlace {
     /// The same as a public [`Standing`].
     pub(crate) fn standing(&self, path_of: impl Fn(usize) -> Option<String>) -> Standing {
         match (self.mode, self.waits_for.as_slice()) {
@@ -66,7 +66,7 @@ pub(crate) fn recipe(modes: impl IntoIterator<Item = LockKind>) -> Recipe {
 ///
 /// If several recipes use the directory, each has its own order, in which the others' nodes are
 /// strangers. The nodes of the mutex come first then, with the strangers to all recipes.
-pub(crate) fn places(children: &[Child<'_>]) -> Vec<Place> {
+pub(crate) fn places(children: &[Child<'_>]) -> Vec<QueuePlace> {
     match recipe(children.iter().filter_map(Child::mode)) {
         Recipe::Mutex => queue(LockKind::Mutex, children),
         Recipe::ReadWrite => queue(LockKind::Write, children),
@@ -75,7 +75,7 @@ pub(crate) fn places(children: &[Child<'_>]) -> Vec<Place> {
         Recipe::Unknown => {
             let queues = KINDS.into_iter().filter(|kind| kind.queue() == *kind);
             let places = queues.flat_map(|kind| {
-                let is_in = move |place: &Place| match place.mode {
+                let is_in = move |place: &QueuePlace| match place.mode {
                     Some(mode) => mode.queue() == kind,
                     None => kind == LockKind::Mutex,
                 };
@@ -87,11 +87,11 @@ pub(crate) fn places(children: &[Child<'_>]) -> Vec<Place> {
 }
 
 /// The queue as the recipe of `kind` sees it.
-fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
+fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<QueuePlace> {
     let mut sorted: Vec<_> = children.iter().enumerate().collect();
     sorted.sort_by_cached_key(|(_, child)| Rank::new(kind, child.name));
-    let mut ahead_of_one = Ahead::of(kind);
-    let mut ahead_of_readers = Ahead::of(LockKind::Read);
+    let mut ahead_of_one = AheadSoFar::of(kind);
+    let mut ahead_of_readers = AheadSoFar::of(LockKind::Read);
     // What the writers wait for, by session and sequence: a reader may stand next to any of them.
     let mut writers = BTreeMap::new();
     let mut places = Vec::with_capacity(sorted.len());
@@ -114,7 +114,7 @@ fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
         }
         ahead_of_one.add(index, child.name, mode);
         ahead_of_readers.add(index, child.name, mode);
-        places.push(Place {
+        places.push(QueuePlace {
             child: index,
             mode,
             waits_for,
@@ -127,12 +127,12 @@ fn queue(kind: LockKind, children: &[Child<'_>]) -> Vec<Place> {
 /// back to the nearest node that itself waits for all nodes further ahead.
 ///
 /// So a queue of n contenders has about n such relations, not n².
-struct Ahead {
+struct AheadSoFar {
     kind: LockKind,
     children: Vec<usize>,
 }
 
-impl Ahead {
+impl AheadSoFar {
     fn of(kind: LockKind) -> Self {
         let children = Vec::new();
         Self { kind, children }
@@ -169,7 +169,7 @@ mod tests {
     /// The names in order, each with the nodes that it waits for, or why it does not wait.
     fn told(children: &[Child<'_>]) -> Vec<(String, String)> {
         let path_of = |it: usize| Some(children[it].name.to_owned());
-        let told = |place: Place| {
+        let told = |place: QueuePlace| {
             let standing = match place.standing(path_of) {
                 Standing::Holds => "holds".to_owned(),
                 Standing::Stranger => "stranger".to_owned(),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     /// All nodes that can be reached by the relations that are shown.
-    fn closure(places: &[Place], of: &Place) -> Vec<usize> {
+    fn closure(places: &[QueuePlace], of: &QueuePlace) -> Vec<usize> {
         let (mut reached, mut next) = (Vec::new(), of.waits_for.clone());
         while let Some(child) = next.pop() {
             if !reached.contains(&child) {

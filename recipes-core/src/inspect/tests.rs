@@ -21,7 +21,7 @@ fn lock(path: &str, contenders: &[Made<'_>]) -> Inspection {
         let data = owner
             .as_ref()
             .map_or_else(Vec::new, |it| record(it).into_bytes());
-        Node {
+        ReadNode {
             participant: Participant {
                 path: format!("{path}/{name}"),
                 sequence: None,
@@ -397,7 +397,7 @@ fn directory_that_only_strangers_block_is_shown_where_it_is_asked_for() {
             ..
         } = stranger.unwrap();
         Directory {
-            nodes: vec![Node {
+            nodes: vec![ReadNode {
                 participant,
                 is_readable,
             }],

@@ -10,7 +10,7 @@ use crate::sync::{Mutex, lock};
 
 /// Whether the owner of a hold has the lock.
 #[derive(Debug)]
-pub(crate) enum Standing<T = ()> {
+pub(crate) enum HoldState<T = ()> {
     /// No guard is left.
     Over,
     /// The lock is lost, and guards are left that report it.
@@ -62,27 +62,27 @@ impl Hold {
     }
 
     /// Whether the owner holds the lock.
-    pub(crate) fn check(&self) -> Standing {
+    pub(crate) fn check(&self) -> HoldState {
         self.standing(*lock(&self.guards))
     }
 
-    fn standing(&self, guards: usize) -> Standing {
+    fn standing(&self, guards: usize) -> HoldState {
         match self.lease.check() {
-            _ if guards == 0 => Standing::Over,
-            Err(lost) => Standing::Lost(lost),
-            Ok(()) => Standing::Good(()),
+            _ if guards == 0 => HoldState::Over,
+            Err(lost) => HoldState::Lost(lost),
+            Ok(()) => HoldState::Good(()),
         }
     }
 
     /// Adds a guard if [`check`](Self::check) is good.
-    pub(crate) fn join(self: &Arc<Self>) -> Standing<Share> {
+    pub(crate) fn join(self: &Arc<Self>) -> HoldState<Share> {
         let mut guards = lock(&self.guards);
         match self.standing(*guards) {
-            Standing::Over => Standing::Over,
-            Standing::Lost(lost) => Standing::Lost(lost),
-            Standing::Good(()) => {
+            HoldState::Over => HoldState::Over,
+            HoldState::Lost(lost) => HoldState::Lost(lost),
+            HoldState::Good(()) => {
                 *guards += 1;
-                Standing::Good(Share {
+                HoldState::Good(Share {
                     hold: Arc::clone(self),
                     is_left: false,
                 })

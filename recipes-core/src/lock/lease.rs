@@ -35,7 +35,7 @@ pub(crate) struct MadeNode {
 }
 
 /// What a grant rests on.
-pub(crate) struct Basis {
+pub(crate) struct LeaseBasis {
     /// The connection in which the node was known to exist.
     pub(crate) connection: u64,
     /// The count of lapses when the node was known to exist.
@@ -64,9 +64,9 @@ impl Lease {
         epoch: &Arc<Epoch>,
         lock: &Arc<LockPath>,
         made: MadeNode,
-        basis: Basis,
+        basis: LeaseBasis,
     ) -> Self {
-        let Basis {
+        let LeaseBasis {
             connection,
             lapses,
             own_watch,

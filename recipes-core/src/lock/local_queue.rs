@@ -41,7 +41,7 @@ impl fmt::Debug for LocalQueue {
 
 /// The node that goes with a turn, if any: it waits, or it is held.
 #[derive(Default)]
-struct Node {
+struct SharedNode {
     /// The attempt of its contender, which the next one continues to poll.
     attempt: Option<AttemptFuture>,
     /// A lease on the node. No guard uses it.
@@ -103,7 +103,7 @@ impl LocalQueue {
         let (waiting, turn) = {
             let mut order = lock(&self.order);
             if order.take() {
-                return Some(Turn::new(self, Node::default()));
+                return Some(Turn::new(self, SharedNode::default()));
             }
             if patience == Patience::Try {
                 return None;
@@ -126,13 +126,13 @@ impl LocalQueue {
     }
 
     /// Passes the turn on with its node. Returns the node if no contender takes it.
-    fn pass(self: &Arc<Self>, mut node: Node) -> Node {
+    fn pass(self: &Arc<Self>, mut node: SharedNode) -> SharedNode {
         loop {
             let next = lock(&self.order).pass();
             // The lock is released here, because a turn that is dropped comes back to this queue.
             let Some(waiter) = next else { return node };
             match waiter.send(Turn::new(self, node)) {
-                Ok(()) => return Node::default(),
+                Ok(()) => return SharedNode::default(),
                 // That contender gave up in this moment.
                 Err(turn) => node = turn.end(),
             }
@@ -155,7 +155,7 @@ impl Drop for Waiting<'_> {
 /// The right to compete with other processes. Dropping it passes it on.
 pub(crate) struct Turn {
     queue: Arc<LocalQueue>,
-    node: Node,
+    node: SharedNode,
     is_over: bool,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for Turn {
 }
 
 impl Turn {
-    fn new(queue: &Arc<LocalQueue>, node: Node) -> Self {
+    fn new(queue: &Arc<LocalQueue>, node: SharedNode) -> Self {
         Self {
             queue: Arc::clone(queue),
             node,
@@ -214,7 +214,7 @@ impl Turn {
     }
 
     /// Ends the turn without passing it on.
-    fn end(mut self) -> Node {
+    fn end(mut self) -> SharedNode {
         self.is_over = true;
         mem::take(&mut self.node)
     }
@@ -234,7 +234,7 @@ impl LocalQueue {
     /// Takes the turn, which must be free.
     pub(crate) fn take_for_test(self: &Arc<Self>) -> Turn {
         assert!(lock(&self.order).take());
-        Turn::new(self, Node::default())
+        Turn::new(self, SharedNode::default())
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
         lock(&queue.order).enlist(gone);
         lock(&queue.order).enlist(next);
         drop(of_gone);
-        drop(Turn::new(&queue, Node::default()));
+        drop(Turn::new(&queue, SharedNode::default()));
         drop(of_next.try_recv().unwrap());
         assert!(lock(&queue.order).take());
     }

@@ -25,14 +25,14 @@ pub(crate) struct Key {
 }
 
 /// What an owner is doing with a lock.
-enum Entry {
+enum OwnerEntry {
     /// It acquires the lock, under the claim with this number.
     Acquiring { claim: u64, over: ClaimOver },
     /// It holds the lock. The entry is dead once no guard is left.
     Held(Weak<Hold>),
 }
 
-impl Entry {
+impl OwnerEntry {
     /// Does not upgrade: dropping the last reference here would end a hold. That comes back to the
     /// table while a shard of it is locked.
     fn is_alive(&self) -> bool {
@@ -109,7 +109,7 @@ struct PathState {
     lock: Weak<LockPath>,
     /// Of a path below which factories make locks. Such a path has no lock, and vice versa.
     root: Weak<FactoryRoot>,
-    entries: BTreeMap<(LockKind, Owner), Entry>,
+    entries: BTreeMap<(LockKind, Owner), OwnerEntry>,
 }
 
 impl PathState {
@@ -184,10 +184,10 @@ impl PathTable {
             return Present::Nothing;
         };
         let present = match state.entries.get(&(key.kind, key.owner.clone())) {
-            Some(Entry::Acquiring { over, .. }) => {
+            Some(OwnerEntry::Acquiring { over, .. }) => {
                 Some(Present::Acquiring(ClaimOver(over.0.clone())))
             }
-            Some(Entry::Held(hold)) => hold.upgrade().map(Present::Held),
+            Some(OwnerEntry::Held(hold)) => hold.upgrade().map(Present::Held),
             None => None,
         };
         present.unwrap_or(Present::Nothing)
@@ -199,16 +199,18 @@ impl PathTable {
     fn claim(&self, key: &Key, is_beside: bool, claim: u64, ends: &watch::Receiver<()>) -> bool {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         let slot = (key.kind, key.owner.clone());
-        if state.entries.get(&slot).is_some_and(Entry::is_alive) {
+        if state.entries.get(&slot).is_some_and(OwnerEntry::is_alive) {
             return false;
         }
         let other = key.kind.counterpart().map(|kind| (kind, key.owner.clone()));
         let other = other.and_then(|other| state.entries.get(&other));
-        if !is_beside && other.is_some_and(Entry::is_alive) {
+        if !is_beside && other.is_some_and(OwnerEntry::is_alive) {
             return false;
         }
         let over = ClaimOver(ends.clone());
-        state.entries.insert(slot, Entry::Acquiring { claim, over });
+        state
+            .entries
+            .insert(slot, OwnerEntry::Acquiring { claim, over });
         true
     }
 
@@ -217,7 +219,7 @@ impl PathTable {
         let mut state = self.paths.entry(Arc::clone(&key.path)).or_default();
         state.entries.insert(
             (key.kind, key.owner.clone()),
-            Entry::Held(Arc::downgrade(hold)),
+            OwnerEntry::Held(Arc::downgrade(hold)),
         );
     }
 
@@ -225,7 +227,7 @@ impl PathTable {
     fn end_claim(&self, key: &Key, ended: u64) {
         self.remove(
             key,
-            |entry| matches!(entry, Entry::Acquiring { claim, .. } if *claim == ended),
+            |entry| matches!(entry, OwnerEntry::Acquiring { claim, .. } if *claim == ended),
         );
     }
 
@@ -233,11 +235,11 @@ impl PathTable {
     pub(crate) fn end_hold(&self, key: &Key, ended: *const Hold) {
         self.remove(
             key,
-            |entry| matches!(entry, Entry::Held(hold) if hold.as_ptr() == ended),
+            |entry| matches!(entry, OwnerEntry::Held(hold) if hold.as_ptr() == ended),
         );
     }
 
-    fn remove(&self, key: &Key, is_it: impl Fn(&Entry) -> bool) {
+    fn remove(&self, key: &Key, is_it: impl Fn(&OwnerEntry) -> bool) {
         if let Some(mut state) = self.paths.get_mut(&key.path) {
             let slot = (key.kind, key.owner.clone());
             if state.entries.get(&slot).is_some_and(is_it) {
@@ -253,8 +255,8 @@ impl PathTable {
             return Vec::new();
         };
         let holds = state.entries.values().filter_map(|entry| match entry {
-            Entry::Held(hold) => hold.upgrade(),
-            Entry::Acquiring { .. } => None,
+            OwnerEntry::Held(hold) => hold.upgrade(),
+            OwnerEntry::Acquiring { .. } => None,
         });
         holds.collect()
     }

@@ -54,12 +54,12 @@ impl CheckSchedule {
 /// The locks whose nodes may not be read, by path: nodes come and go, their ACL stays.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    by_lock: BTreeMap<Arc<str>, Refusal>,
+    by_lock: BTreeMap<Arc<str>, RefusedCheck>,
     forget_at: usize,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct RefusedCheck {
     /// No look at a node of this lock before this time.
     next_at: Instant,
     logged_at: Instant,
@@ -89,7 +89,7 @@ impl Refusals {
             }
             return is_news;
         }
-        let refusal = Refusal {
+        let refusal = RefusedCheck {
             next_at: now + REFUSED_PAUSE,
             logged_at: now,
         };

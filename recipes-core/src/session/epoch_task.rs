@@ -40,10 +40,10 @@ pub(crate) const UNPOLLED_GRACE: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Data and stat of a lease's node, and the watch on it unless there is one.
-type Found = ((Vec<u8>, NodeStat), Option<OwnWatch>);
+type SeenNode = ((Vec<u8>, NodeStat), Option<OwnWatch>);
 
 /// The id of a lease, the connection over which its node was read, and the answer.
-type Looked = (u64, Option<u64>, Result<Option<Found>, NodesError>);
+type Looked = (u64, Option<u64>, Result<Option<SeenNode>, NodesError>);
 
 /// Why an epoch is over.
 pub(crate) enum Over {

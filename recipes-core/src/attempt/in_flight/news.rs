@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Done, InFlight, Slot};
+use super::{Answered, InFlight, Slot};
 use crate::attempt::requests::{OwnNode, Refused};
 use crate::error::{AcquireError, Step};
 use crate::lock::target::Target;
@@ -44,11 +44,11 @@ impl InFlight<'_> {
             });
             // Arrived events must be seen even if the task has used up its share of the runtime.
             match unconstrained(done).await? {
-                Ok(Done::Event(event)) => {
+                Ok(Answered::Event(event)) => {
                     self.note(&event);
                     return Ok(event);
                 }
-                Ok(Done::OwnWatch(member, own)) => {
+                Ok(Answered::OwnWatch(member, own)) => {
                     self.own_watched(member, own);
                     return Ok(Event::OwnWatched(member));
                 }
@@ -75,14 +75,14 @@ impl InFlight<'_> {
         }
     }
 
-    fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Refused>> {
+    fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, Refused>> {
         // Polled for the waker only. The epoch knows the present connection.
         while let Poll::Ready(Some(_)) = self.changes.poll_next_unpin(cx) {}
         // Without a connection no watch counts, and nothing may be granted. A read-only server
         // counts as no connection, but it does answer.
         let is_up = self.epoch.connection().is_some();
         if let Some(news) = self.poll_news(cx) {
-            return Poll::Ready(Ok(Done::Event(news)));
+            return Poll::Ready(Ok(Answered::Event(news)));
         }
         for index in 0..self.slots.len() {
             let Some((slot, request)) = self.slots.get_mut(index) else {
@@ -108,7 +108,7 @@ impl InFlight<'_> {
                 (Event::Reconnected { .. }, _) => {}
                 _ => self.slots.insert(index, kept),
             }
-            return Poll::Ready(Ok(Done::Event(news)));
+            return Poll::Ready(Ok(Answered::Event(news)));
         }
         Poll::Pending
     }

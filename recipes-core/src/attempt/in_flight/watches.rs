@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::{FutureExt, TryFutureExt};
 use tracing::{Instrument, debug, debug_span};
 
-use super::{Done, InFlight, Slot};
+use super::{Answered, InFlight, Slot};
 use crate::attempt::requests;
 use crate::log::LOCK;
 use crate::rules::acquire::Event;
@@ -25,8 +25,8 @@ impl InFlight<'_> {
         let watched = async move {
             let watched = requests::own_watch(nodes, &target.lock, &name).await?;
             Ok(match watched {
-                Some(own) => Done::OwnWatch(member, own),
-                None => Done::Event(Event::OwnGone(member)),
+                Some(own) => Answered::OwnWatch(member, own),
+                None => Answered::Event(Event::OwnGone(member)),
             })
         };
         self.occupy(slot, watched.boxed());
@@ -59,7 +59,7 @@ impl InFlight<'_> {
                 // Our own node is watched already, so its news come before those of this one.
                 let gone = requests::blocker(&**self.nodes, &target.lock, member, name);
                 self.slots
-                    .push((slot, gone.instrument(wait).map_ok(Done::Event).boxed()));
+                    .push((slot, gone.instrument(wait).map_ok(Answered::Event).boxed()));
             }
         }
     }

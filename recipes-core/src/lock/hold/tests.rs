@@ -30,19 +30,19 @@ fn held(stage: &Stage, owner: &Owner) -> Option<Arc<Hold>> {
     }
 }
 
-fn is_over<T>(standing: &Standing<T>) -> bool {
-    matches!(standing, Standing::Over)
+fn is_over<T>(standing: &HoldState<T>) -> bool {
+    matches!(standing, HoldState::Over)
 }
 
 #[tokio::test(start_paused = true)]
 async fn hold_lives_as_long_as_its_guards() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let (first, hold) = begin(&stage, &owner, 1);
-    assert!(matches!(hold.check(), Standing::Good(())));
+    assert!(matches!(hold.check(), HoldState::Good(())));
     assert_eq!(first.hold_count(), 1);
     let second = first.reenter().unwrap();
     assert_eq!(second.hold_count(), 2);
-    let Standing::Good(third) = hold.join() else {
+    let HoldState::Good(third) = hold.join() else {
         panic!("it is held");
     };
     assert_eq!(second.hold_count(), 3);
@@ -67,7 +67,7 @@ async fn last_guard_that_is_dropped_gives_the_lock_up() {
     assert!(held(&stage, &owner).is_none());
 
     let (share, hold) = begin(&stage, &owner, 2);
-    let Standing::Good(guard) = hold.join() else {
+    let HoldState::Good(guard) = hold.join() else {
         panic!("it is held");
     };
     drop(share);
@@ -99,8 +99,8 @@ async fn lost_hold_is_told_to_its_owner_while_a_guard_of_it_lives() {
     let (stage, owner) = (Stage::new().await, Owner::new());
     let (guard, hold) = begin(&stage, &owner, 1);
     hold.lease().note_loss(LostReason::NodeRemoved);
-    assert!(matches!(hold.check(), Standing::Lost(_)));
-    assert!(matches!(hold.join(), Standing::Lost(_)));
+    assert!(matches!(hold.check(), HoldState::Lost(_)));
+    assert!(matches!(hold.join(), HoldState::Lost(_)));
     assert!(guard.reenter().is_err());
     assert_eq!(guard.hold_count(), 1);
     drop(guard);

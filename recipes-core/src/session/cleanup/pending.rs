@@ -17,11 +17,11 @@ pub(crate) struct Remaining {
 }
 
 /// A job: the number of the epoch of its nodes, and what it deletes.
-type Entry = (u64, Arc<Doomed>);
+type DoomedEntry = (u64, Arc<Doomed>);
 
 /// The jobs of a queue that are not over.
 #[derive(Clone, Default)]
-pub(super) struct Pending(Arc<watch::Sender<BTreeMap<u64, Entry>>>);
+pub(super) struct Pending(Arc<watch::Sender<BTreeMap<u64, DoomedEntry>>>);
 
 /// A job that is not over. Dropping it ends it.
 pub(super) struct Listed {
