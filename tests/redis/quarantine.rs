@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use futures::future::select;
 use lock_recipes::{Redis, Session};
-use test_rig::RedisServer;
+use test_rig::{RedisServer, StoreClock};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::absent::Absent;
 use super::{PATH, PATIENCE, SOON, mutex, waiting};
+
+const LONG: Duration = Duration::from_secs(600);
+const HALF_OF_LONG_US: i64 = 300_000_000;
 
 async fn forgetful() -> RedisServer {
     RedisServer::builder()
@@ -94,9 +98,10 @@ async fn node_that_goes_during_the_quarantine_is_not_granted() {
         .await
         .unwrap();
     let two = contend(&second);
-    let (one, two) = tokio::join!(timeout(SOON, one), timeout(SOON, two));
-    // One waits for the other.
-    let (Ok(one), Ok(two)) = (one, two) else {
+    let granted = timeout(SOON, select(one, two)).await.unwrap();
+    let (one, other) = granted.factor_first();
+    // It waits for the one that was granted, whose guard is valid meanwhile.
+    let Ok(two) = timeout(2 * session_timeout, other).await else {
         return;
     };
     let (one, two) = (one.unwrap(), two.unwrap());
@@ -108,4 +113,40 @@ async fn node_that_goes_during_the_quarantine_is_not_granted() {
         "two valid guards of one lock, for {:?} more",
         granted.elapsed()
     );
+}
+
+/// A server that evicts keys (`allow_eviction`), or an operator, has deleted what it knows of its run. A session that goes
+/// on then has to assume that the run is new: it may be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn record_of_the_run_that_is_deleted_begins_a_quarantine() {
+    let server = RedisServer::start().await.unwrap();
+    let here = super::session(&server, LONG).await;
+    let guard = mutex(&here).acquire().await.unwrap();
+    let _: i64 = server.command(&["DEL", "{locks}:x"]).await.unwrap();
+    super::cut(&server).await;
+    super::verified(&guard).await;
+    let until: i64 = server.command(&["HGET", "{locks}:x", "q"]).await.unwrap();
+    let now = server.store_clock("locks").await.unwrap().own;
+    assert!(until - now > HALF_OF_LONG_US, "{until} {now}");
+    guard.release().await.unwrap();
+}
+
+/// The store's clock has been running for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quarantine_is_told_as_the_time_that_is_left() {
+    let server = RedisServer::start().await.unwrap();
+    let builder = Redis::builder().session_timeout(LONG);
+    let here = builder.clone().connect(&server.url()).await.unwrap();
+    let later = StoreClock {
+        own: 1_000 * HALF_OF_LONG_US,
+        ..StoreClock::default()
+    };
+    server.change_store_clock("locks", later).await.unwrap();
+    let another = ["HSET", "{locks}:x", "r", "another"];
+    let _: i64 = server.command(&another).await.unwrap();
+    let store = builder.store(&server.url()).unwrap();
+    let nodes = store.connect().await.unwrap();
+    let left = nodes.grants_from().unwrap() - Instant::now();
+    assert!(left > LONG / 2 && left <= LONG * 3 / 4, "{left:?}");
+    here.close().await;
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::poll;
-use recipes_core::{NodeEvent, NodeMode};
+use futures::{FutureExt as _, poll};
+use recipes_core::{NodeEvent, NodeMode, NodeOp};
 use test_rig::{Cut, Direction, FaultProxy, RedisServer};
 use tokio::time::{sleep, timeout};
 
@@ -136,4 +136,47 @@ async fn watch_tells_of_a_deletion_before_and_after_the_session_is_resumed() {
     timeout(SOON, resumed).await.unwrap();
     holder.delete("/after").await.unwrap();
     assert_eq!(timeout(SOON, after).await, Ok(NodeEvent::Deleted));
+}
+
+/// What has happened to watched nodes while the session had no connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_that_goes_on_hears_what_it_has_missed() {
+    let server = RedisServer::start().await.unwrap();
+    let proxy = FaultProxy::start_for_redis(&format!("127.0.0.1:{}", server.port())).await;
+    let proxy = proxy.unwrap();
+    let long = Duration::from_secs(600);
+    let here = options(long).store(&server.url()).unwrap();
+    let there = format!("redis://{}", proxy.connect_string());
+    let there = options(long).store(&there).unwrap();
+    let (here, there) = (
+        here.connect().await.unwrap(),
+        there.connect().await.unwrap(),
+    );
+    let mut watches = Vec::new();
+    for path in ["/same", "/changed", "/gone", "/anew"] {
+        here.create(&node(path, NodeMode::Persistent))
+            .await
+            .unwrap();
+        watches.push(there.watch(path).await.unwrap().unwrap().2);
+    }
+    proxy.refuse_connections().await;
+    proxy.cut_all(Cut::Reset);
+    let changed = NodeOp::Set {
+        path: "/changed".to_owned(),
+        data: b"new".to_vec(),
+        version: None,
+    };
+    here.multi(vec![changed]).await.unwrap();
+    for path in ["/gone", "/anew"] {
+        here.delete(path).await.unwrap();
+    }
+    here.create(&node("/anew", NodeMode::Persistent))
+        .await
+        .unwrap();
+    proxy.accept_connections().await.unwrap();
+    let [same, changed, gone, anew] = watches.try_into().ok().unwrap();
+    assert_eq!(timeout(SOON, changed).await, Ok(NodeEvent::Changed));
+    assert_eq!(timeout(SOON, gone).await, Ok(NodeEvent::Deleted));
+    assert_eq!(timeout(SOON, anew).await, Ok(NodeEvent::Deleted));
+    assert!(same.now_or_never().is_none());
 }

@@ -25,7 +25,8 @@ local function resume(keys, args)
   end
   call('ZREM', SESSIONS, known)
   call('ZADD', SESSIONS, clock.own + timeout, name .. ':' .. number)
-  local wait = quarantine(run, timeout, true)
+  -- If nothing is known of the run before, somebody has deleted that, and a quarantine with it.
+  local wait = quarantine(run, timeout, false)
   forget()
   local news = {}
   for i = 8, #args, 4 do

@@ -157,7 +157,7 @@ BEGIN
   k.own := @schema@.own_now(k.own, k.last, k.step);
   IF k.run IS DISTINCT FROM run OR k.longest < timeout THEN
     k.last := @schema@.server_now();
-    k := @schema@.quarantine(k, run, timeout, true);
+    k := @schema@.quarantine(k, run, timeout, false);
     UPDATE @schema@.clock c SET last = k.last, own = k.own, run = k.run, longest = k.longest,
       quarantine = k.quarantine WHERE c.own = (SELECT max(x.own) FROM @schema@.clock x);
   END IF;

@@ -294,7 +294,7 @@ impl State {
         if !redis.move_over(resume) {
             return None;
         }
-        let quarantine = redis.quarantine(&resume.run, micros(caller.timeout), true);
+        let quarantine = redis.quarantine(&resume.run, micros(caller.timeout), false);
         let watches = resume.watches.iter();
         let news = watches.map(|watch| self.watch_again(caller.id, watch));
         let news = news.collect();
