@@ -8,7 +8,6 @@ use recipes_core::{ConfigError, Error, Session, SessionOptions, Store, session_o
 use recipes_keeper::{CONTAINER_REST, Sessions, TRAITS, Terms};
 
 use crate::address::{Address, Credentials};
-use crate::checks::Allowed;
 use crate::wire::Route;
 
 /// The default prefix of all keys.
@@ -39,7 +38,6 @@ pub struct RedisBuilder {
     options: SessionOptions,
     credentials: Credentials,
     prefix: Option<String>,
-    allowed: Allowed,
     replicas: u32,
     is_new: bool,
     container_rest: Duration,
@@ -69,7 +67,6 @@ impl From<SessionOptions> for RedisBuilder {
             options,
             credentials: Credentials::default(),
             prefix: None,
-            allowed: Allowed::default(),
             replicas: 0,
             is_new: false,
             container_rest: CONTAINER_REST,
@@ -124,13 +121,6 @@ impl RedisBuilder {
     /// answer, no lock is granted, and held ones are lost after half of the session timeout.
     pub fn replicas(mut self, count: u32) -> Self {
         self.replicas = count;
-        self
-    }
-
-    /// Connects to a server that evicts keys when its memory is full, locks too. Then
-    /// [`Session::guarantee`] is at most `BestEffort`, and a full memory can end any session.
-    pub fn allow_eviction(mut self) -> Self {
-        self.allowed.eviction = true;
         self
     }
 
@@ -201,7 +191,6 @@ impl RedisBuilder {
         let route = Route {
             servers: address.servers.clone(),
             prefix: format!("{{{prefix}}}"),
-            allowed: self.allowed,
             replicas: self.replicas,
             replicas_timeout: self.options.requested_timeout() / 6,
         };

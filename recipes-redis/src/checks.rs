@@ -28,7 +28,7 @@ pub enum RedisRefusal {
     /// It deletes keys when its memory is full, locks too.
     #[error(
         "the server evicts keys when its memory is full (maxmemory-policy {policy}), locks too: \
-         set maxmemory-policy noeviction, or call allow_eviction()"
+         set maxmemory-policy to noeviction, or to one of the volatile ones"
     )]
     Eviction {
         /// The policy.
@@ -71,12 +71,6 @@ pub enum RedisRefusal {
     },
 }
 
-/// What the service allows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allowed {
-    pub(crate) eviction: bool,
-}
-
 /// Reads the fields of an `INFO`.
 fn fields(info: &str) -> HashMap<&str, &str> {
     let lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -84,11 +78,7 @@ fn fields(info: &str) -> HashMap<&str, &str> {
 }
 
 /// Judges a server by its `INFO` and its `appendfsync`, if it tells that.
-pub(crate) fn judge(
-    info: &str,
-    appendfsync: Option<&str>,
-    allowed: Allowed,
-) -> Result<Facts, RedisRefusal> {
+pub(crate) fn judge(info: &str, appendfsync: Option<&str>) -> Result<Facts, RedisRefusal> {
     let fields = fields(info);
     let field = |missing| {
         let field = fields.get(missing).copied();
@@ -108,7 +98,8 @@ pub(crate) fn judge(
         });
     }
     let policy = field("maxmemory_policy")?;
-    if policy != "noeviction" && !allowed.eviction {
+    // The volatile ones evict keys that have a time to live, and none of ours has. The functions look again.
+    if policy != "noeviction" && !policy.starts_with("volatile-") {
         return Err(RedisRefusal::Eviction {
             policy: policy.to_owned(),
         });
@@ -116,7 +107,6 @@ pub(crate) fn judge(
     let is = |name: &str, value| fields.get(name) == Some(&value);
     let is_alone = is("connected_slaves", "0") && !is("cluster_enabled", "1");
     let keeps = is("aof_enabled", "1") && appendfsync == Some("always");
-    let keeps = keeps && policy == "noeviction";
     // Whom it followed, and until where. A server that is promoted for the second time has the same
     // run id, and what it knows of locks may be as old as its first time.
     let history = ["master_replid2", "second_repl_offset"];
@@ -139,7 +129,7 @@ mod tests {
                         maxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
 
     fn judged(info: &str, appendfsync: &str) -> Result<Guarantee, RedisRefusal> {
-        judge(info, Some(appendfsync), Allowed::default()).map(|facts| facts.guarantee)
+        judge(info, Some(appendfsync)).map(|facts| facts.guarantee)
     }
 
     #[test]
@@ -150,7 +140,7 @@ mod tests {
         assert_eq!(judged(&in_memory, "always"), Ok(Guarantee::BestEffort));
         let followed = INFO.replace("connected_slaves:0", "connected_slaves:1");
         assert_eq!(judged(&followed, "always"), Ok(Guarantee::BestEffort));
-        let untold = judge(INFO, None, Allowed::default()).unwrap().guarantee;
+        let untold = judge(INFO, None).unwrap().guarantee;
         assert_eq!(untold, Guarantee::BestEffort);
     }
 
@@ -177,16 +167,16 @@ mod tests {
             judged(&evicts, "no"),
             Err(RedisRefusal::Eviction { .. })
         ));
-        let allowed = Allowed { eviction: true };
-        let guarantee = judge(&evicts, Some("always"), allowed).unwrap().guarantee;
-        assert_eq!(guarantee, Guarantee::BestEffort);
+        // No key of ours has a time to live.
+        let volatile = INFO.replace("noeviction", "volatile-lru");
+        assert_eq!(judged(&volatile, "always"), Ok(Guarantee::OneCopy));
     }
 
     #[test]
     fn promotion_begins_a_run_though_the_process_goes_on() {
         let facts = |history: &str| {
             let info = format!("{INFO}{history}");
-            judge(&info, None, Allowed::default()).unwrap()
+            judge(&info, None).unwrap()
         };
         let first = facts("master_replid2:000\r\nsecond_repl_offset:-1\r\n");
         let second = facts("master_replid2:0ab\r\nsecond_repl_offset:12\r\n");

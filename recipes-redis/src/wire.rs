@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::address::Servers;
 use crate::answers::{answers, call_error, closed, opened, refusal, resumed};
-use crate::checks::{self, Allowed, RedisRefusal};
+use crate::checks::{self, RedisRefusal};
 use crate::library::{self, Function};
 use crate::reads::RedisReads;
 use crate::words::Words;
@@ -64,7 +64,6 @@ impl fmt::Debug for RedisWire {
 pub(crate) struct Route {
     pub(crate) servers: Servers,
     pub(crate) prefix: String,
-    pub(crate) allowed: Allowed,
     /// Replicas that must have what counts as done.
     pub(crate) replicas: u32,
     /// How long they have for it.
@@ -323,7 +322,7 @@ pub(crate) async fn look(
     let set = |name: &str| settings.get(name).map(String::as_str);
     // What is not flushed during a rewrite is not always flushed.
     let appendfsync = set("appendfsync").filter(|_| set("no-appendfsync-on-rewrite") == Some("no"));
-    let facts = checks::judge(&info, appendfsync, route.allowed).map_err(refused)?;
+    let facts = checks::judge(&info, appendfsync).map_err(refused)?;
     let mut probe = cmd("EXISTS");
     // The root, which who only reads may read, too.
     probe.arg(format!("{}:n:/", route.prefix));

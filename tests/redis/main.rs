@@ -9,6 +9,7 @@
 //! | `back` | what if nodes and sessions that were gone are there again? |
 //! | `clock` | does no session end because a clock was set? |
 //! | `costs` | how many scripts does a lock take? |
+//! | `evicting` | what if the server is set to evict keys? |
 //! | `first` | what does a deletion tell of those ahead? |
 //! | `kept` | what does the server keep of what is gone? |
 //! | `late`, `watching` | what if something arrives late, what if it crosses something else? |
@@ -29,6 +30,7 @@ mod back;
 mod clock;
 mod connection;
 mod costs;
+mod evicting;
 mod first;
 mod forgotten;
 #[path = "../support/guide.rs"]

@@ -115,8 +115,8 @@ async fn node_that_goes_during_the_quarantine_is_not_granted() {
     );
 }
 
-/// A server that evicts keys (`allow_eviction`), or an operator, has deleted what it knows of its run. A session that goes
-/// on then has to assume that the run is new: it may be.
+/// A server that evicts keys, or an operator, has deleted what it knows of its run. A session that goes on then has to
+/// assume that the run is new: it may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn record_of_the_run_that_is_deleted_begins_a_quarantine() {
     let server = RedisServer::start().await.unwrap();

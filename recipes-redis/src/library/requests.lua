@@ -112,7 +112,7 @@ end
 local function answer_of(word)
   local path = take()
   local wants_data = word == 'read' or word == 'watch'
-  local node, data = load(path, wants_data)
+  local node, data = find(path, wants_data)
   if word == 'watch' then
     local number = take()
     if node then watch(path, me, number) end

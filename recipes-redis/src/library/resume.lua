@@ -31,7 +31,7 @@ local function resume(keys, args)
   local news = {}
   for i = 8, #args, 4 do
     local path = args[i + 1]
-    local node = load(path)
+    local node = find(path)
     if not node or node.c ~= args[i + 2] then
       news[#news + 1] = 'D'
     elseif node.m ~= args[i + 3] then

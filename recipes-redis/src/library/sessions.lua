@@ -121,5 +121,6 @@ local function begin(prefix)
   has_asked = false
   container_rest = 60 * 1000 * 1000
   read_clock()
+  refuse_if_it_evicts()
   sweep()
 end

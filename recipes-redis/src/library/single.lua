@@ -68,7 +68,7 @@ local function enter(me, path, data, directory, numbers)
   local sequence = format('%010d', q)
   local name = base .. sequence
   path = path .. sequence
-  if has_no_room() or not may_create(me, directory, path) then return end
+  if is_full or not may_create(me, directory, path) then return end
   -- First, as a name that is there is a refusal.
   if call('ZADD', CHILDREN .. directory, 'NX', sequence, name) == 0 then return end
   local number = next_number()

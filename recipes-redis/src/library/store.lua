@@ -95,7 +95,7 @@ local function forbidden(prefix)
   name_keys(prefix)
   local needed = {
     { 'TIME', CLOCK }, { 'INFO', 'memory' }, { 'GET', CLOCK }, { 'SET', CLOCK, '' }, { 'HMGET', X, 'r' }, { 'HSET', X, 'r', '' },
-    { 'HGETALL', NODE }, { 'HDEL', NODE, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
+    { 'HDEL', X, 'r' }, { 'HGETALL', NODE }, { 'HDEL', NODE, '' }, { 'HINCRBY', TIMEOUTS, '1', '1' },
     { 'HKEYS', TIMEOUTS }, { 'ZADD', SESSIONS, '0', '' }, { 'ZREM', SESSIONS, '' },
     { 'ZRANGE', SESSIONS, '0', '0' }, { 'ZSCORE', SESSIONS, '' }, { 'ZCARD', CHILDREN },
     { 'SADD', OWNED, '' }, { 'SREM', OWNED, '' }, { 'SMEMBERS', OWNED },
@@ -121,20 +121,30 @@ end
 
 -- To ask takes longer than an acquire, so what the server has said is believed for a while.
 local ASKED_EVERY = 100 * 1000
-local asked_at, is_full = 0, false
-
 -- Whether the server refuses what takes memory, by its own rule. These functions may do all (`allow-oom`), as
--- a lock must be released and a session must end; so they have to refuse what creates. A server that deletes
--- what is old has room.
-local function has_no_room()
-  if clock.now < asked_at or clock.now >= asked_at + ASKED_EVERY then
-    local info = call('INFO', 'memory')
-    local function field(name) return tonumber(match(info, '\n' .. name .. ':(%d+)') or 0) end
-    local most, used = field('maxmemory'), field('used_memory') - field('mem_not_counted_for_evict')
-    is_full = most > 0 and used > most and match(info, '\nmaxmemory_policy:(%a+)') == 'noeviction'
-    asked_at = clock.now
-  end
-  return is_full
+-- a lock must be released and a session must end; so they have to refuse what creates.
+local is_full
+-- The rule by which it deletes what it was not told to, if that may be a lock.
+local evicts
+local asked_at = 0
+
+local function ask_for_memory()
+  if clock.now >= asked_at and clock.now < asked_at + ASKED_EVERY then return end
+  local info = call('INFO', 'memory')
+  local function field(name) return tonumber(match(info, '\n' .. name .. ':(%d+)') or 0) end
+  local most, used = field('maxmemory'), field('used_memory') - field('mem_not_counted_for_evict')
+  is_full = most > 0 and used > most
+  evicts = match(info, '\nmaxmemory_policy:(allkeys[%a-]*)')
+  asked_at = clock.now
+end
+
+-- An operator can set the rule at any time. Then nobody is answered, so that every guard ends; and whatever the
+-- server has deleted, those who come afterwards begin a quarantine, as on a server that has forgotten.
+local function refuse_if_it_evicts()
+  ask_for_memory()
+  if not evicts then return end
+  call('HDEL', X, 'r')
+  error(redis.error_reply('EVICTS the server evicts keys (maxmemory-policy ' .. evicts .. '), locks too'))
 end
 
 -- The number of a new transaction, as text: to write numbers as text takes longest of all here. Numbers
@@ -206,6 +216,15 @@ local function parent_of(path)
   return up, name
 end
 
+-- As `load`, of a node that others see when they list its directory. A server that evicts, or an operator, may have
+-- deleted one of the two keys.
+local function find(path, wants_data)
+  local node, data = load(path, wants_data)
+  local up, name = parent_of(path)
+  if node and path ~= '/' and not call('ZSCORE', CHILDREN .. up, name) then return false end
+  return node, data
+end
+
 -- Signed 32-bit numbers, as in ZooKeeper.
 local function signed(number)
   number = number % 4294967296
@@ -221,7 +240,7 @@ end
 -- Each operation returns nil, or why it is refused. `done` collects what `apply` has to do.
 
 local function create(done, number, me, path, data, kind)
-  if has_no_room() then return 'Full' end
+  if is_full then return 'Full' end
   local up, name = parent_of(path)
   -- The name may be the sequence alone.
   if name == '' and kind ~= 'S' then return 'NodeExists' end
