@@ -16,6 +16,9 @@ use crate::shards::{Shard, Shards};
 /// Makes locks by key below one root path. A key is any string, such as an order number or a file
 /// name.
 ///
+/// With the root, and percent-encoded, a key of 1,000 bytes fits on every store. An acquire of one that does not fit is refused
+/// ([`AcquireError::Refused`](crate::AcquireError::Refused)), and nothing is sent.
+///
 /// A cheap handle. The same key is always the same lock, in this process and in others.
 ///
 /// The root is no lock itself. A session with a live factory refuses locks of its root

@@ -250,7 +250,8 @@ fn whole_semaphore(path: &str, leases: Inspection, queue: Option<Inspection>) ->
 /// flight at a time. The memory that it needs is that of its result.
 ///
 /// # Guarantees
-/// Each lock is as [`inspect`] shows it. Locks are read one after the other, so several of them
+/// Each lock is as [`inspect`] shows it, but for a semaphore: it is shown by its two directories, `leases` with those who
+/// hold a permit or wait for one, and `locks` with the mutex under which they enter. Locks are read one after the other, so several of them
 /// together need not have been true at any one time.
 ///
 /// # Errors

@@ -99,6 +99,8 @@ impl fmt::Display for Guarantee {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
+    /// The shortest session timeout that can be requested.
+    pub session_timeout_min: Duration,
     /// The longest session timeout that can be requested.
     pub session_timeout_max: Duration,
     /// Whether another session of the store can be opened after one has ended.
@@ -119,6 +121,7 @@ impl Default for Traits {
     /// A store without limits.
     fn default() -> Self {
         Self {
+            session_timeout_min: Duration::ZERO,
             session_timeout_max: Duration::MAX,
             reopens: true,
             closes: true,

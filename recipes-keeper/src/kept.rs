@@ -48,25 +48,14 @@ pub struct Terms {
 
 /// Containers that have been empty for so long are removed.
 pub const CONTAINER_REST: Duration = Duration::from_secs(60);
-/// Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
-const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// Enough for a handshake over TLS across an ocean.
 const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 impl Terms {
     /// Those of a service's options, on a server that others have used, too.
-    ///
-    /// # Errors
-    /// Says what is wrong with an option.
-    pub fn new(server: Arc<dyn Server>, options: &SessionOptions) -> Result<Self, String> {
+    pub fn new(server: Arc<dyn Server>, options: &SessionOptions) -> Self {
         let session_timeout = options.requested_timeout();
-        if session_timeout < SESSION_TIMEOUT_MIN {
-            return Err(format!(
-                "a session timeout of {session_timeout:?} is too short: at least \
-                 {SESSION_TIMEOUT_MIN:?}"
-            ));
-        }
-        Ok(Self {
+        Self {
             server,
             // A try that hangs must leave time for another before the session expires.
             connect_timeout: (session_timeout / 4)
@@ -76,7 +65,7 @@ impl Terms {
             is_new: false,
             container_rest: CONTAINER_REST,
             only_reads: options.only_reads(),
-        })
+        }
     }
 
     /// Connects. A panic of the client is an error, then and later.

@@ -14,6 +14,8 @@ use crate::kept::Terms;
 
 /// What the session has to know about such a store.
 pub const TRAITS: Traits = Traits {
+    // Beats are a sixth of it, and a packet that was lost is sent again after 0.2 s.
+    session_timeout_min: Duration::from_millis(100),
     // Servers count microseconds, some in numbers of 53 bits. This is 24 days, as with ZooKeeper.
     session_timeout_max: Duration::from_millis(0x7fff_ffff),
     reopens: true,

@@ -194,11 +194,10 @@ impl RedisBuilder {
             replicas: self.replicas,
             replicas_timeout: self.options.requested_timeout() / 6,
         };
-        let terms = Terms::new(Arc::new(route), &self.options).map_err(invalid)?;
         let sessions = Sessions::new(Terms {
             is_new: self.is_new,
             container_rest: self.container_rest,
-            ..terms
+            ..Terms::new(Arc::new(route), &self.options)
         });
         Ok((sessions, address.shown.clone()))
     }

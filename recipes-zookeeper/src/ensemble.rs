@@ -23,9 +23,13 @@ use crate::no_delay::NoDelay;
 #[doc(hidden)]
 pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
 
+/// Servers grant two of their ticks at least, which are seconds. The client does not connect with next to nothing.
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
 /// What the session has to know about ZooKeeper, through a client of ours.
 #[doc(hidden)]
 pub const TRAITS: Traits = Traits {
+    session_timeout_min: SESSION_TIMEOUT_MIN,
     session_timeout_max: SESSION_TIMEOUT_MAX,
     reopens: true,
     closes: true,

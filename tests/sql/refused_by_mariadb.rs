@@ -347,7 +347,7 @@ async fn what_cannot_be_used_is_reported_before_anything_is_sent() {
         (
             MySql::builder().session_timeout(Duration::from_millis(9)),
             "mysql://db/shop",
-            "too short",
+            "100ms to",
         ),
     ] {
         let error = builder.connect(url).await.unwrap_err();

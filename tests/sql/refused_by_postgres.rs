@@ -272,7 +272,7 @@ async fn what_cannot_be_used_is_reported_before_anything_is_sent() {
         (
             Postgres::builder().session_timeout(Duration::from_millis(9)),
             "postgres://db",
-            "too short",
+            "100ms to",
         ),
     ] {
         let error = builder.connect(url).await.unwrap_err();

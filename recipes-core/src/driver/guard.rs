@@ -337,7 +337,7 @@ impl LockGuard {
     ///   of this guard, not after the end of its session, not by an operator. Others wait as long.
     ///
     /// So what the transaction writes needs no fencing token. Release the guard after the commit: a
-    /// release before it waits.
+    /// release before it is [`Pending`](crate::ReleaseOutcome::Pending) until the transaction is over.
     ///
     /// The node is not handed on within the process afterwards
     /// ([`LockOptions::local_handoffs`](crate::LockOptions::local_handoffs)).

@@ -116,13 +116,16 @@ pub enum ConfigError {
         /// The name.
         name: String,
     },
-    /// The session timeout is longer than the store can express. It may grant much less.
+    /// The session timeout is shorter than a session can be kept for, or longer than the store can express. The store may
+    /// grant another one.
     #[error(
-        "session timeout of {timeout:?} is longer than the {timeout_max:?} that the store can grant"
+        "a session timeout of {timeout:?} cannot be requested: {timeout_min:?} to {timeout_max:?} can be set"
     )]
-    SessionTimeoutTooLong {
+    SessionTimeout {
         /// As given.
         timeout: Duration,
+        /// The least that is accepted.
+        timeout_min: Duration,
         /// The most that is accepted.
         timeout_max: Duration,
     },

@@ -22,7 +22,7 @@ pub enum ReleaseOutcome {
     /// it.
     Released,
     /// There was no answer before the lease's deadline, as while the store or the connection is
-    /// down. The node is deleted in the background, as soon as there is a connection, or goes with
+    /// down; or a transaction that is open [keeps](crate::LockGuard::fence) the lock. The node is deleted in the background, as soon as there is a connection, or goes with
     /// the store session. Other contenders wait until then.
     Pending,
 }

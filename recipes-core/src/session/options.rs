@@ -186,13 +186,17 @@ impl SessionOptions {
     /// Names the first option that cannot be used.
     #[doc(hidden)]
     pub fn check(&self, traits: &Traits) -> Result<(), ConfigError> {
-        let (timeout, timeout_max) = (self.session_timeout, traits.session_timeout_max);
+        let timeout = self.session_timeout;
+        let (timeout_min, timeout_max) = (traits.session_timeout_min, traits.session_timeout_max);
         match &self.flaw {
             Some(flaw) => Err(flaw.clone()),
-            None if timeout > timeout_max => Err(ConfigError::SessionTimeoutTooLong {
-                timeout,
-                timeout_max,
-            }),
+            None if !(timeout_min..=timeout_max).contains(&timeout) => {
+                Err(ConfigError::SessionTimeout {
+                    timeout,
+                    timeout_min,
+                    timeout_max,
+                })
+            }
             None => Ok(()),
         }
     }

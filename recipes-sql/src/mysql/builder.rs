@@ -200,15 +200,10 @@ impl MySqlBuilder {
             session_timeout: self.options.requested_timeout(),
             highest: Arc::default(),
         };
-        let invalid = |reason| ConfigError::InvalidAddress {
-            address: shown.clone(),
-            reason,
-        };
-        let terms = Terms::new(Arc::new(route), &self.options).map_err(invalid)?;
         let sessions = Sessions::new(Terms {
             is_new: self.is_new,
             container_rest: self.container_rest,
-            ..terms
+            ..Terms::new(Arc::new(route), &self.options)
         });
         Ok((sessions, shown))
     }

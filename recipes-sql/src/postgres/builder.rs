@@ -181,10 +181,6 @@ impl PostgresBuilder {
     fn sessions(&self, url: &str) -> Result<(Sessions, String), ConfigError> {
         self.options.check(&TRAITS)?;
         let (address, schema) = self.place(url)?;
-        let invalid = |reason: String| ConfigError::InvalidAddress {
-            address: address.shown.clone(),
-            reason,
-        };
         let session_timeout = self.options.requested_timeout();
         let mut config = address.config.clone();
         if let Some(username) = &self.username {
@@ -210,11 +206,10 @@ impl PostgresBuilder {
             highest: Arc::default(),
             is_pooled: AtomicBool::new(false),
         };
-        let terms = Terms::new(Arc::new(route), &self.options).map_err(invalid)?;
         let sessions = Sessions::new(Terms {
             is_new: self.is_new,
             container_rest: self.container_rest,
-            ..terms
+            ..Terms::new(Arc::new(route), &self.options)
         });
         Ok((sessions, address.shown.clone()))
     }

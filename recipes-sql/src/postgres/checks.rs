@@ -56,8 +56,8 @@ pub enum PostgresRefusal {
     },
     /// The schema does not exist, and must not be created.
     #[error(
-        "schema {schema:?} does not exist: have its statements (`Postgres::schema`) carried out, or \
-         allow create_schema"
+        "schema {schema:?} does not exist, so there are no locks: a session that may create it has not been \
+         opened (create_schema), and nobody has carried out its statements (`Postgres::schema`)"
     )]
     NoSchema {
         /// The schema.

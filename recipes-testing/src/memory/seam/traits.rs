@@ -9,6 +9,7 @@ const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(0x7fff_ffff);
 
 /// As the store on ZooKeeper has it.
 pub const ZOOKEEPER: Traits = Traits {
+    session_timeout_min: Duration::from_millis(100),
     session_timeout_max: SESSION_TIMEOUT_MAX,
     reopens: true,
     closes: true,
