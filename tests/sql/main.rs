@@ -13,6 +13,7 @@
 //! | `names_on_postgres` | does anything run there that others have planted where a user's names are found? |
 //! | `races_on_postgres` | what if transactions cross there? |
 //! | `races_on_mariadb` | and on MariaDB? |
+//! | `locked` | what has a call locked while it waits, on both? |
 //! | `settings_on_postgres` | does anything that is set there for a user give a lock to two? |
 //! | `guide_rights`, `guide_rights_mysql` | have the users of the operators' guides the rights that they need, and no more? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
@@ -42,6 +43,7 @@ mod growth_on_postgres;
 mod guide;
 mod guide_rights;
 mod guide_rights_mysql;
+mod locked;
 mod names_on_postgres;
 mod on_mariadb;
 mod on_postgres;
