@@ -13,7 +13,7 @@ use crate::wire::Route;
 /// The default prefix of all keys.
 const PREFIX: &str = "locks";
 
-/// Options of a session on Redis, from [`Redis::builder`].
+/// Options of a session on Redis, from [`Redis::builder`](crate::Redis::builder).
 ///
 /// [`connect`](Self::connect) reports an invalid option, before anything is sent.
 ///

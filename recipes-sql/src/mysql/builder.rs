@@ -14,7 +14,7 @@ use super::wire::Route;
 
 /// What the names of all tables and procedures begin with by default.
 const PREFIX: &str = "lock_recipes_";
-/// Options of a session on MySQL or MariaDB, from [`MySql::builder`].
+/// Options of a session on MySQL or MariaDB, from [`MySql::builder`](crate::MySql::builder).
 ///
 /// [`connect`](Self::connect) reports an invalid option, before anything is sent.
 ///
@@ -100,7 +100,7 @@ impl MySqlBuilder {
 
     /// Whether the session creates tables and procedures that are missing. Default true.
     ///
-    /// Without it, somebody has to run those of [`MySql::schema`]. Then the user needs no rights but
+    /// Without it, somebody has to run those of [`MySql::schema`](crate::MySql::schema). Then the user needs no rights but
     /// SELECT, INSERT, UPDATE, DELETE and EXECUTE.
     pub fn create_schema(mut self, may_create: bool) -> Self {
         self.may_create = may_create;
@@ -167,7 +167,7 @@ impl MySqlBuilder {
         Ok(Arc::new(self.sessions(url)?.0))
     }
 
-    /// As [`MySql::schema`], with the prefix that a session at this URL would have. Nothing is sent.
+    /// As [`MySql::schema`](crate::MySql::schema), with the prefix that a session at this URL would have. Nothing is sent.
     ///
     /// # Errors
     /// For a URL that is not understood, or a prefix that names cannot begin with.

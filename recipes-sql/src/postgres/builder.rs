@@ -12,7 +12,7 @@ use super::address::Address;
 use super::schema::{self, SCHEMA};
 use super::wire::Route;
 
-/// Options of a session on PostgreSQL, from [`Postgres::builder`].
+/// Options of a session on PostgreSQL, from [`Postgres::builder`](crate::Postgres::builder).
 ///
 /// [`connect`](Self::connect) reports an invalid option, before anything is sent.
 ///
@@ -88,7 +88,7 @@ impl PostgresBuilder {
 
     /// Whether [`connect`](Self::connect) creates the schema if it does not exist. Default: yes.
     ///
-    /// [`Postgres::schema`] has the statements for whoever may carry them out.
+    /// [`Postgres::schema`](crate::Postgres::schema) has the statements for whoever may carry them out.
     pub fn create_schema(mut self, may: bool) -> Self {
         self.may_create = may;
         self
@@ -157,7 +157,7 @@ impl PostgresBuilder {
         Ok(Arc::new(self.sessions(url)?.0))
     }
 
-    /// As [`Postgres::schema`], with the schema that a session at this URL would use. Nothing is sent.
+    /// As [`Postgres::schema`](crate::Postgres::schema), with the schema that a session at this URL would use. Nothing is sent.
     ///
     /// # Errors
     /// For a URL that is not understood, or a name that no schema can have.
