@@ -4,11 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use lock_recipes::{MySql, Postgres};
-use recipes_core::{
-    Connection, EndReason, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, Nodes, NodesError,
-};
+use recipes_core::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, Nodes, NodesError};
 use test_rig::{MariaDbServer, PostgresServer, TestEnsemble};
 use tokio::time::{sleep, timeout};
 
@@ -245,31 +242,4 @@ async fn session_is_opened_by_the_clock_as_it_is_when_the_wait_is_over_on_mariad
     let (opened, ()) = tokio::join!(timeout(PATIENCE, store.connect()), commits);
     let id = opened.unwrap().unwrap().session();
     assert!(id > 9_000_000_000_000_000, "{id}");
-}
-
-/// Somebody ends the session while it goes on over a new connection. It must not count as heard once more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn session_that_is_ended_while_it_comes_back_does_not_go_on_on_mariadb() {
-    let it = OnMariaDb::start().await;
-    let mut link = it.nodes.connection();
-    let id = it.nodes.session();
-    let end = format!("DELETE FROM lock_recipes_sessions WHERE id = {id}");
-    it.other.run(&end).await.unwrap();
-    let other = it.other.numbers("SELECT CONNECTION_ID()").await[0];
-    let connections = format!(
-        "SELECT id FROM information_schema.processlist \
-         WHERE id NOT IN (CONNECTION_ID(), {other}) AND db = 'locks'"
-    );
-    for row in it.server().sql(&connections).await.unwrap() {
-        // It may have gone by itself when the other was killed.
-        drop(it.server().sql(&format!("KILL {}", row[0])).await);
-    }
-    it.until_a_call_waits().await;
-    it.commit().await;
-    let mut seen = Vec::new();
-    while !matches!(seen.last(), Some(Connection::Ended(_))) {
-        seen.push(timeout(PATIENCE, link.next()).await.unwrap().unwrap());
-    }
-    let ended = Connection::Ended(EndReason::Expired);
-    assert_eq!(seen, [Connection::Disconnected, ended]);
 }
