@@ -131,14 +131,20 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
         Task::Schema => print::write(&session::schema(on)?),
         Task::Man { folder } => man::write(Arguments::command(), &folder),
         Task::Ls { root } => {
-            in_session(on, READS, async |it| show::list(it, &root, json).await).await
+            in_session(on, Purpose::Reads, async |it| {
+                show::list(it, &root, json).await
+            })
+            .await
         }
         Task::Inspect { path } => {
-            in_session(on, READS, async |it| show::inspect(it, &path, json).await).await
+            in_session(on, Purpose::Reads, async |it| {
+                show::inspect(it, &path, json).await
+            })
+            .await
         }
         Task::Deadlocks(asked) => {
             let shown = async |it: &_| show::deadlocks(it, &asked, json).await;
-            return in_session(on, READS, shown).await;
+            return in_session(on, Purpose::Reads, shown).await;
         }
         Task::Revoke { path } => {
             let changes = Purpose::Changes;
@@ -156,8 +162,6 @@ async fn carry_out(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     .map(|()| ExitCode::SUCCESS)
 }
-
-const READS: Purpose<'static> = Purpose::Reads;
 
 /// Opens a session for a task, and closes it whatever the result.
 async fn in_session<T>(

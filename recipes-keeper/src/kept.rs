@@ -29,6 +29,11 @@ pub(crate) const NAMES_FIRST: usize = 1_000;
 /// its last answer.
 const EARLIER_MAX: usize = 8;
 
+/// Containers that have been empty for so long are removed.
+pub const CONTAINER_REST: Duration = Duration::from_secs(60);
+/// Enough for a handshake over TLS across an ocean.
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
 /// How a session is kept.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -45,11 +50,6 @@ pub struct Terms {
     /// It only reads, and opens no session on the server.
     pub only_reads: bool,
 }
-
-/// Containers that have been empty for so long are removed.
-pub const CONTAINER_REST: Duration = Duration::from_secs(60);
-/// Enough for a handshake over TLS across an ocean.
-const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 impl Terms {
     /// Those of a service's options, on a server that others have used, too.

@@ -132,9 +132,26 @@ pub fn stat(parts: [i64; 7]) -> Result<NodeStat, CallError> {
     Ok(stat)
 }
 
+/// As [`stat`], of parts as a store keeps them: with how many children were created, instead of their version.
+///
+/// # Errors
+/// As [`stat`].
+pub fn counted(parts: [i64; 7]) -> Result<NodeStat, CallError> {
+    let [czxid, mzxid, version, owner, children, created, pzxid] = parts;
+    // It counts the creations and the deletions of children.
+    let of_children = signed(created * 2 - children);
+    stat([czxid, mzxid, version, owner, children, of_children, pzxid])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn version_of_the_children_counts_creations_and_deletions() {
+        let told = counted([7_000, 7_000, 0, 0, 1, 3, 9_000]).unwrap();
+        assert_eq!((told.children, told.cversion), (1, 5));
+    }
 
     #[test]
     fn stat_has_its_parts_in_their_places_and_no_number_too_wide_for_one() {

@@ -5,25 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture, FutureExt, try_join_all};
-use recipes_core::NodesError;
+use recipes_core::{NodeStat, NodesError};
 
 use crate::answers::{Trouble, whole};
 use crate::asked::Asked;
 use crate::wire::{
-    Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Resume, Resumed, Wire,
+    Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Resume, Resumed, Said,
+    Wire,
 };
 
 /// No server gives this number to a session.
 const NOBODY: i64 = -1;
+
+/// Data and stat of a node.
+pub type ReadNode = (Vec<u8>, NodeStat);
 
 /// One connection of somebody who only reads. Dropping it closes it.
 pub trait Reads: Send + Sync + Debug {
     /// What the server has said about itself.
     fn facts(&self) -> &Facts;
 
-    /// Carries out a [list](Asked::List), a [read](Asked::Read), a [stat](Asked::Stat) or a [beat](Asked::Beat),
-    /// which only has to be answered.
-    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>>;
+    /// The names in a directory, if it is there.
+    fn names<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<String>>, CallError>>;
+
+    /// Data and stat of a node, if it is there.
+    fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>>;
+
+    /// Asks for an answer, and for nothing else.
+    fn ping(&self) -> BoxFuture<'_, Result<(), CallError>>;
 
     /// Completes when the connection is of no more use.
     fn lost(&self) -> BoxFuture<'_, Loss>;
@@ -39,20 +48,32 @@ pub(crate) struct Reading {
 impl Reading {
     /// Whether it may read is found out at once.
     pub(crate) async fn open(number: u64, reads: Arc<dyn Reads>) -> Result<Self, NodesError> {
-        let root = reads.read(&Asked::Stat("/".to_owned())).await?;
-        drop(root.map_err(|refused| refused.source)?);
+        drop(reads.node("/").await?);
         Ok(Self { number, reads })
     }
 }
 
-/// Carries out requests, or refuses them one by one.
+/// Carries out a request, or refuses it.
 async fn outcome(reads: &dyn Reads, asked: &Asked) -> Result<Outcome, CallError> {
-    match asked {
-        Asked::List(_) | Asked::Read(_) | Asked::Stat(_) | Asked::Beat => reads.read(asked).await,
-        Asked::Multi(_) | Asked::Look { .. } | Asked::Watch(..) | Asked::Unwatch(_) => {
-            Ok(Err(whole(Trouble::OnlyReads)))
+    let said = match asked {
+        Asked::List(path) => {
+            let names = reads.names(path).await?;
+            names.map(|names| Said::Names(names, Vec::new()))
         }
-    }
+        Asked::Read(path) => {
+            let node = reads.node(path).await?;
+            node.map(|(data, stat)| Said::Node(data, stat))
+        }
+        Asked::Stat(path) => reads.node(path).await?.map(|(_, stat)| Said::Stat(stat)),
+        Asked::Beat => {
+            reads.ping().await?;
+            Some(Said::Nothing)
+        }
+        Asked::Multi(_) | Asked::Look { .. } | Asked::Watch(..) | Asked::Unwatch(_) => {
+            return Ok(Err(whole(Trouble::OnlyReads)));
+        }
+    };
+    Ok(said.ok_or_else(|| whole(NodesError::NoNode)))
 }
 
 impl Wire for Reading {

@@ -111,3 +111,26 @@ async fn run_of_the_tables_is_the_same_in_every_time_zone_on_mariadb() {
     assert_eq!(run("+05:00").await, first);
     assert_eq!(run("-11:00").await, first);
 }
+
+/// What is known of the run before is gone, and a quarantine with it: the run may be a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_that_goes_on_where_the_run_is_unknown_begins_a_quarantine_on_postgres() {
+    let server = PostgresServer::start().await.unwrap();
+    let builder = Postgres::builder().new_server();
+    let builder = builder.session_timeout(Duration::from_secs(600));
+    let session = builder.connect(&server.url()).await.unwrap();
+    let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE application_name = 'lock_recipes'";
+    for statement in ["UPDATE lock_recipes.clock SET run = NULL", ends] {
+        server.sql(statement).await.unwrap();
+    }
+    let is_known = async || {
+        let known = "SELECT run IS NOT NULL FROM lock_recipes.clock";
+        server.sql(known).await.unwrap() == [["t"]]
+    };
+    until("a session that goes on", is_known).await;
+    // By the store's clock, which has been running for some seconds at most.
+    let quarantine = "SELECT quarantine - own > 300000000 FROM lock_recipes.clock";
+    assert_eq!(server.sql(quarantine).await.unwrap(), [["t"]]);
+    session.close().await;
+}

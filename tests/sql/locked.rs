@@ -4,10 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use lock_recipes::{MySql, Postgres};
-use recipes_core::{MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, Nodes, NodesError};
+use recipes_core::{
+    Connection, EndReason, MultiError, NewNode, NodeMode, NodeOp, NodeOpDone, Nodes, NodesError,
+};
 use test_rig::{MariaDbServer, PostgresServer, TestEnsemble};
 use tokio::time::{sleep, timeout};
+use tokio_postgres::Client;
 
 use super::PATIENCE;
 use super::database::Database;
@@ -42,6 +46,12 @@ async fn refused(call: impl Future<Output = Result<Vec<NodeOpDone>, MultiError>>
     timeout(PATIENCE, call).await.unwrap().unwrap_err().source
 }
 
+/// Commits what somebody has begun, once a call waits for it.
+async fn commit_when_waited_for(server: &PostgresServer, other: &Client) {
+    until(server, WAITS_FOR_A_LOCK).await;
+    other.batch_execute("COMMIT").await.unwrap();
+}
+
 async fn on_postgres(server: &PostgresServer) -> Arc<dyn Nodes> {
     let builder = Postgres::builder().new_server();
     let store = builder.session_timeout(SESSION_TIMEOUT);
@@ -60,11 +70,7 @@ async fn directory_in_which_somebody_creates_is_not_deleted_on_postgres() {
          INSERT INTO lock_recipes.nodes VALUES ('/d', 'x', 0, 1, 1, 0, 0, '')";
     other.batch_execute(create).await.unwrap();
     let deletes = nodes.multi(vec![delete("/d", None)]);
-    let commits = async {
-        until(&server, WAITS_FOR_A_LOCK).await;
-        other.batch_execute("COMMIT").await.unwrap();
-    };
-    let (why, ()) = tokio::join!(refused(deletes), commits);
+    let (why, ()) = tokio::join!(refused(deletes), commit_when_waited_for(&server, &other));
     assert!(matches!(why, NodesError::Refused(_)), "{why}");
     assert!(nodes.stat("/d").await.unwrap().is_some());
 }
@@ -79,11 +85,7 @@ async fn node_that_somebody_changes_is_not_deleted_as_it_was_on_postgres() {
     let change = "BEGIN; UPDATE lock_recipes.nodes SET v = v + 1 WHERE dir = '/' AND name = 'd'";
     other.batch_execute(change).await.unwrap();
     let deletes = nodes.multi(vec![delete("/d", Some(0))]);
-    let commits = async {
-        until(&server, WAITS_FOR_A_LOCK).await;
-        other.batch_execute("COMMIT").await.unwrap();
-    };
-    let (why, ()) = tokio::join!(refused(deletes), commits);
+    let (why, ()) = tokio::join!(refused(deletes), commit_when_waited_for(&server, &other));
     assert!(matches!(why, NodesError::BadVersion), "{why}");
 }
 
@@ -100,11 +102,10 @@ async fn numbers_of_a_directory_that_is_deleted_stay_with_its_parent_on_postgres
         "BEGIN; UPDATE lock_recipes.counts SET q = q + 1, p = p + 1 WHERE dir = '' AND name = ''";
     other.batch_execute(create).await.unwrap();
     let deletes = nodes.delete("/d");
-    let commits = async {
-        until(&server, WAITS_FOR_A_LOCK).await;
-        other.batch_execute("COMMIT").await.unwrap();
-    };
-    let (deleted, ()) = tokio::join!(timeout(PATIENCE, deletes), commits);
+    let (deleted, ()) = tokio::join!(
+        timeout(PATIENCE, deletes),
+        commit_when_waited_for(&server, &other)
+    );
     deleted.unwrap().unwrap();
     let created = nodes.create(&node("/d", NodeMode::Persistent)).await;
     assert!(created.unwrap().czxid.unwrap() > 9_000_000_000_000_000);
@@ -149,7 +150,7 @@ impl OnMariaDb {
         let waits = async {
             let count =
                 "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'";
-            while self.server().sql(count).await.unwrap() != [["1"]] {
+            while self.server().sql(count).await.unwrap() == [["0"]] {
                 // The server makes this table anew only for who has not looked for a tenth of a second.
                 sleep(Duration::from_millis(250)).await;
             }
@@ -243,4 +244,37 @@ async fn session_is_opened_by_the_clock_as_it_is_when_the_wait_is_over_on_mariad
     let (opened, ()) = tokio::join!(timeout(PATIENCE, store.connect()), commits);
     let id = opened.unwrap().unwrap().session();
     assert!(id > 9_000_000_000_000_000, "{id}");
+}
+
+/// Somebody ends the session while it goes on over a new connection. It must not count as heard once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_that_is_ended_while_it_comes_back_does_not_go_on_on_mariadb() {
+    let it = OnMariaDb::start().await;
+    let mut link = it.nodes.connection();
+    let seen = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some(Connection::Ended(_))) {
+            seen.push(link.next().await.unwrap());
+        }
+        seen
+    });
+    let id = it.nodes.session();
+    let end = format!("DELETE FROM lock_recipes_sessions WHERE id = {id}");
+    it.other.run(&end).await.unwrap();
+    let other = it.other.numbers("SELECT CONNECTION_ID()").await[0];
+    let connections = format!(
+        "SELECT id FROM information_schema.processlist \
+         WHERE id NOT IN (CONNECTION_ID(), {other}) AND db = 'locks'"
+    );
+    for row in it.server().sql(&connections).await.unwrap() {
+        // It may have gone by itself when the other was killed.
+        drop(it.server().sql(&format!("KILL {}", row[0])).await);
+    }
+    it.until_a_call_waits().await;
+    it.commit().await;
+    let seen = timeout(PATIENCE, seen).await.unwrap().unwrap();
+    let ended = Connection::Ended(EndReason::Expired);
+    assert!(seen.ends_with(&[ended]), "{seen:?}");
+    // Of changes that follow each other at once, only the last may be seen.
+    assert!(!seen.contains(&Connection::Connected), "{seen:?}");
 }

@@ -144,7 +144,7 @@ impl SessionOptions {
     /// [`AcquireError::ReadOnly`](crate::AcquireError::ReadOnly). Default: false.
     ///
     /// On Redis and in databases, the right to read is enough then: nothing is written there, and no session is opened.
-    /// Nothing is watched either, so [`LeaderObserver`] reports no changes. On ZooKeeper a session needs no right.
+    /// Nothing can be watched then, so a [`LeaderObserver`] ends with an error. On ZooKeeper a session needs no right.
     ///
     /// [`LeaderObserver`]: https://docs.rs/recipes-leader
     pub fn read_only(mut self, only_reads: bool) -> Self {

@@ -134,7 +134,9 @@ local function ask_for_memory()
   local function field(name) return tonumber(match(info, '\n' .. name .. ':(%d+)') or 0) end
   local most, used = field('maxmemory'), field('used_memory') - field('mem_not_counted_for_evict')
   is_full = most > 0 and used > most
-  evicts = match(info, '\nmaxmemory_policy:(allkeys[%a-]*)')
+  -- As the client judges when it connects. No key here has a time to live.
+  evicts = match(info, '\nmaxmemory_policy:([%a-]+)')
+  if evicts == 'noeviction' or evicts and sub(evicts, 1, 9) == 'volatile-' then evicts = nil end
   asked_at = clock.now
 end
 

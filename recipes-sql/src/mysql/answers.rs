@@ -2,7 +2,9 @@
 
 use mysql_async::Row;
 use recipes_core::{Created, NewNode, NodeMode, NodeOp, NodeOpDone, NodeStat};
-use recipes_keeper::{Asked, CallError, Outcome, Parts, Said, Watched, reason, signed, stat};
+use recipes_keeper::{
+    Asked, CallError, Outcome, Parts, Said, Watched, counted, reason, signed, stat,
+};
 
 use crate::path::split;
 
@@ -224,10 +226,7 @@ impl Parts for Text<'_> {
         for part in &mut parts {
             *part = self.number()?;
         }
-        let [_, _, _, _, children, version, _] = &mut parts;
-        // It counts creations and deletions of children; so far it has the creations.
-        *version = signed(*version * 2 - *children);
-        stat(parts)
+        counted(parts)
     }
 
     fn created(&mut self, node: &NewNode) -> Result<Created, CallError> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture, FutureExt};
-use recipes_core::{NodeStat, NodesError};
-use recipes_keeper::{Asked, CallError, Facts, Loss, Outcome, Reads, Said, reason, signed, stat};
+use recipes_core::NodesError;
+use recipes_keeper::{CallError, Facts, Loss, ReadNode, Reads, counted};
 
 use crate::path::split;
 
@@ -36,8 +36,8 @@ impl Questions {
                  GROUP_CONCAT(name ORDER BY seq SEPARATOR '/') FROM {nodes} WHERE dir = ?"
             ),
             node: format!(
-                "SELECT n.c IS NOT NULL, n.c, n.m, n.v, n.o, n.q, n.p, n.d, \
-                 (SELECT COUNT(*) FROM {nodes} WHERE dir = ?) \
+                "SELECT n.c IS NOT NULL, n.c, n.m, n.v, n.o, \
+                 (SELECT COUNT(*) FROM {nodes} WHERE dir = ?), n.q, n.p, n.d \
                  FROM (SELECT 1) one LEFT JOIN {nodes} n ON n.dir = ? AND n.name = ?"
             ),
         }
@@ -75,57 +75,6 @@ impl MySqlReads {
         turn.end();
         Ok(row)
     }
-
-    async fn names(&self, path: &str) -> Result<Option<Vec<String>>, CallError> {
-        let (dir, name) = split(path);
-        let mut row = self.row(&self.questions.list, [dir, name, path]).await?;
-        let (is_there, count, joined) = (row.number()? > 0, row.number()?, row.bytes()?);
-        let names = names(count, &joined)?;
-        Ok(is_there.then_some(names))
-    }
-
-    async fn node(&self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, CallError> {
-        let (dir, name) = split(path);
-        let mut row = self.row(&self.questions.node, [path, dir, name]).await?;
-        if row.number()? == 0 {
-            return Ok(None);
-        }
-        let (created, changed, version) = (row.number()?, row.number()?, row.number()?);
-        let (owner, count, last) = (row.number()?, row.number()?, row.number()?);
-        let (data, children) = (row.bytes()?, row.number()?);
-        // What goes with its session has no children.
-        let children = if owner == 0 { children } else { 0 };
-        let of_children = signed(count * 2 - children);
-        let parts = [
-            created,
-            changed,
-            version,
-            owner,
-            children,
-            of_children,
-            last,
-        ];
-        Ok(Some((data, stat(parts)?)))
-    }
-
-    async fn outcome(&self, asked: &Asked) -> Result<Outcome, CallError> {
-        let said = match asked {
-            Asked::List(path) => {
-                let names = self.names(path).await?;
-                names.map(|names| Said::Names(names, Vec::new()))
-            }
-            Asked::Read(path) => {
-                let node = self.node(path).await?;
-                node.map(|(data, stat)| Said::Node(data, stat))
-            }
-            Asked::Stat(path) => self.node(path).await?.map(|(_, stat)| Said::Stat(stat)),
-            _ => {
-                self.line.ping(Duration::ZERO).await?;
-                Some(Said::Nothing)
-            }
-        };
-        said.map_or_else(|| reason("NoNode", None).map(Err), |said| Ok(Ok(said)))
-    }
 }
 
 impl Reads for MySqlReads {
@@ -133,8 +82,35 @@ impl Reads for MySqlReads {
         &self.facts
     }
 
-    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>> {
-        self.outcome(asked).boxed()
+    fn names<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<String>>, CallError>> {
+        let (dir, name) = split(path);
+        async move {
+            let mut row = self.row(&self.questions.list, [dir, name, path]).await?;
+            let (is_there, count, joined) = (row.number()? > 0, row.number()?, row.bytes()?);
+            let names = names(count, &joined)?;
+            Ok(is_there.then_some(names))
+        }
+        .boxed()
+    }
+
+    fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>> {
+        let (dir, name) = split(path);
+        async move {
+            let mut row = self.row(&self.questions.node, [path, dir, name]).await?;
+            if row.number()? == 0 {
+                return Ok(None);
+            }
+            let mut parts = [0; 7];
+            for part in &mut parts {
+                *part = row.number()?;
+            }
+            Ok(Some((row.bytes()?, counted(parts)?)))
+        }
+        .boxed()
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {
+        self.line.ping(Duration::ZERO).boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {

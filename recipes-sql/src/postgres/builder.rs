@@ -200,7 +200,7 @@ impl PostgresBuilder {
             config,
             may_move: address.may_move,
             schema,
-            may_create: self.may_create,
+            may_create: self.may_create && !self.options.only_reads(),
             only_reads: self.options.only_reads(),
             session_timeout,
             highest: Arc::default(),

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use recipes_core::{NodeStat, NodesError};
-use recipes_keeper::{Asked, CallError, Facts, Loss, Outcome, Reads, Said, reason, signed, stat};
+use recipes_core::NodesError;
+use recipes_keeper::{CallError, Facts, Loss, ReadNode, Reads, counted};
 use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
@@ -41,9 +41,8 @@ impl Questions {
                  FROM {schema}.nodes c WHERE c.dir {is} $3) AS l{only_on}"
         );
         let node = format!(
-            "SELECT n.d, n.c, n.m, n.v, n.o, coalesce(t.q, 0), coalesce(t.p, n.c),
-                 CASE WHEN n.o {is} 0 THEN (SELECT pg_catalog.count(*) FROM {schema}.nodes c WHERE c.dir {is} $3)
-                   ELSE 0 END
+            "SELECT n.d, n.c, n.m, n.v, n.o, (SELECT pg_catalog.count(*) FROM {schema}.nodes c WHERE c.dir {is} $3),
+                 coalesce(t.q, 0), coalesce(t.p, n.c)
                FROM (SELECT) AS one
                LEFT JOIN {schema}.nodes n ON n.dir {is} $1 AND n.name {is} $2
                LEFT JOIN LATERAL (
@@ -88,25 +87,11 @@ impl PostgresReads {
         }))
     }
 
-    async fn outcome(&self, asked: &Asked) -> Result<Outcome, CallError> {
-        let (path, call) = match asked {
-            Asked::List(path) => (path, &self.questions.list),
-            Asked::Read(path) | Asked::Stat(path) => (path, &self.questions.node),
-            _ => {
-                let answered = self.line.one(&self.questions.beat, &[]).await;
-                answered.map_err(call_error)?;
-                return Ok(Ok(Said::Nothing));
-            }
-        };
+    /// The answer to a question about a node.
+    async fn row(&self, call: &Call, path: &str) -> Result<Row, CallError> {
         let (dir, name) = split(path);
-        let row = self.line.one(call, &[&dir, &name, path]).await;
-        let row = row.map_err(call_error)?;
-        let said = match asked {
-            Asked::List(_) => names(&row)?.map(|names| Said::Names(names, Vec::new())),
-            Asked::Stat(_) => node(&row)?.map(|(_, stat)| Said::Stat(stat)),
-            _ => node(&row)?.map(|(data, stat)| Said::Node(data, stat)),
-        };
-        said.map_or_else(|| reason("NoNode", None).map(Err), |said| Ok(Ok(said)))
+        let row = self.line.one(call, &[&dir, &name, &path]).await;
+        row.map_err(call_error)
     }
 }
 
@@ -124,22 +109,21 @@ fn names(row: &Row) -> Result<Option<Vec<String>>, CallError> {
     }
 }
 
-fn node(row: &Row) -> Result<Option<(Vec<u8>, NodeStat)>, CallError> {
+fn node(row: &Row) -> Result<Option<ReadNode>, CallError> {
     let Some(data) = part(row, 0)? else {
         return Ok(None);
     };
     let version: i32 = part(row, 3)?;
-    let (count, children): (i64, i64) = (part(row, 5)?, part(row, 7)?);
-    let parts = [
+    let stat = counted([
         part(row, 1)?,
         part(row, 2)?,
         i64::from(version),
         part(row, 4)?,
-        children,
-        signed(count * 2 - children),
+        part(row, 5)?,
         part(row, 6)?,
-    ];
-    Ok(Some((data, stat(parts)?)))
+        part(row, 7)?,
+    ])?;
+    Ok(Some((data, stat)))
 }
 
 fn part<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, CallError> {
@@ -151,8 +135,19 @@ impl Reads for PostgresReads {
         &self.facts
     }
 
-    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>> {
-        self.outcome(asked).boxed()
+    fn names<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<String>>, CallError>> {
+        async move { names(&self.row(&self.questions.list, path).await?) }.boxed()
+    }
+
+    fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>> {
+        async move { node(&self.row(&self.questions.node, path).await?) }.boxed()
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {
+        let answered = self.line.one(&self.questions.beat, &[]);
+        answered
+            .map(|row| row.map(drop).map_err(call_error))
+            .boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {

@@ -173,7 +173,7 @@ impl Route {
         let denied = |why: PostgresRefusal| move |error| schema::denied(error, why);
         let mut seen = schema::look(line, &name).await;
         if matches!(seen, Ok(None)) {
-            if !self.may_create || self.only_reads {
+            if !self.may_create {
                 let why = PostgresRefusal::NoSchema { schema: name };
                 return Err(NodesError::Refused(Arc::new(why)));
             }

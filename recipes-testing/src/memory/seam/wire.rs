@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use recipes_core::{Guarantee, NodesError};
 use recipes_keeper::{
-    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Reads, Resume,
-    Resumed, Server, Source, Wire,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, ReadNode, Reads, Resume,
+    Resumed, Said, Server, Source, Wire,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -80,17 +80,56 @@ struct MemoryReads {
     _client: Arc<recipes_keeper::Shared>,
 }
 
+impl MemoryReads {
+    /// What is said to a request, unless the node is not there.
+    fn said<T: Send + 'static>(
+        &self,
+        asked: Asked,
+        pick: impl FnOnce(Said) -> Option<T> + Send + 'static,
+    ) -> Called<Option<T>> {
+        let call = self
+            .wire
+            .call(Ask::Reads([asked].into()), |told| match told {
+                Told::Answers(Some(answers)) => answers.outcomes.into_iter().next(),
+                _ => None,
+            });
+        let said = async move {
+            match call.await? {
+                Ok(said) => {
+                    let picked = pick(said);
+                    let other = || CallError::unexpected("the answer to another request");
+                    picked.map(Some).ok_or_else(other)
+                }
+                Err(refused) if matches!(refused.source, NodesError::NoNode) => Ok(None),
+                Err(refused) => Err(CallError::Refused(Arc::new(refused.source))),
+            }
+        };
+        said.boxed()
+    }
+}
+
 impl Reads for MemoryReads {
     fn facts(&self) -> &Facts {
         &self.wire.facts
     }
 
-    fn read<'a>(&'a self, asked: &'a Asked) -> BoxFuture<'a, Result<Outcome, CallError>> {
-        let ask = Ask::Reads([asked.clone()].into());
-        self.wire.call(ask, |told| match told {
-            Told::Answers(Some(answers)) => answers.outcomes.into_iter().next(),
+    fn names<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Vec<String>>, CallError>> {
+        self.said(Asked::List(path.to_owned()), |said| match said {
+            Said::Names(names, _) => Some(names),
             _ => None,
         })
+    }
+
+    fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>> {
+        self.said(Asked::Read(path.to_owned()), |said| match said {
+            Said::Node(data, stat) => Some((data, stat)),
+            _ => None,
+        })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {
+        let answered = self.said(Asked::Beat, |_| Some(()));
+        answered.map(|answered| answered.map(drop)).boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
