@@ -8,6 +8,7 @@
 //! | `internals` | one lock of one kind, the core of every recipe |
 //! | `permits` | the locks of a semaphore |
 //! | `acquire_all` | acquires a set of locks of one session for an owner |
+//! | `with_others` | makes its attempt, with the contenders of this process that share its node |
 //! | `deadline` | how long that may take |
 //! | `late` | the error of an acquire that ran out of time |
 //! | `one_or_more` | a list that is not empty |
@@ -28,4 +29,5 @@ pub(crate) mod locks;
 pub(crate) mod one_or_more;
 pub(crate) mod permits;
 pub(crate) mod request;
+pub(crate) mod with_others;
 pub(crate) mod work;

@@ -8,6 +8,7 @@
 //! | `evidence` | until when a lease is valid, and which heartbeat comes next |
 //! | `local_order` | whose turn it is among the waiters of this process |
 //! | `mixed` | whether a directory has nodes of another recipe, and who of the two is refused |
+//! | `read_groups` | which readers of a session share a node |
 //! | `vacancy` | whether a new node is the only one of its directory |
 
 pub(crate) mod acquire;
@@ -18,4 +19,5 @@ pub(crate) mod local_order;
 pub(crate) mod mixed;
 #[cfg(test)]
 pub(crate) mod random_names;
+pub(crate) mod read_groups;
 pub(crate) mod vacancy;

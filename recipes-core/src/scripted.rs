@@ -14,7 +14,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::attempt::wait_loop;
-use crate::lock::lease::{Lease, LeaseBasis, MadeNode};
+use crate::lock::held_node::{LeaseBasis, MadeNode};
+use crate::lock::lease::Lease;
 use crate::lock::local_queue::{AttemptFuture, LocalQueue};
 use crate::lock::lock_path::LockPath;
 use crate::lock::session::Session;

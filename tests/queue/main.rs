@@ -5,6 +5,7 @@
 //! | `directory` | which nodes of a directory count, and in which order? |
 //! | `hand_off` | what does a release cost, and which tasks does it wake? |
 //! | `local_handoffs` | how do contenders of one process share a node of the queue? |
+//! | `shared_reads` | how do readers of one session share a node? |
 //! | `releases` | what becomes of each lock when many are released at once? |
 //! | `pending` | what does a release say that has no answer? |
 //! | `vacancy` | when does an acquire need no listing? |
@@ -26,4 +27,5 @@ mod hand_off;
 mod local_handoffs;
 mod pending;
 mod releases;
+mod shared_reads;
 mod vacancy;

@@ -11,7 +11,8 @@ use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::entering::Entering;
 use crate::attempt::requests::{self, OwnNode, Refused};
 use crate::error::{AcquireError, LostReason, Step};
-use crate::lock::lease::{Lease, LeaseBasis, MadeNode};
+use crate::lock::held_node::{LeaseBasis, MadeNode};
+use crate::lock::lease::Lease;
 use crate::lock::session::Session;
 use crate::lock::target::Target;
 use crate::names::token::FencingToken;
@@ -273,7 +274,7 @@ impl<'a> InFlight<'a> {
                 let target = self.targets.get(member);
                 match target.and_then(|target| target.beside.as_ref()) {
                     Some(writer) if !writer.lease.is_released() => {
-                        writer.lease.lose(LostReason::NodeRemoved).into()
+                        writer.lease.node.lose(LostReason::NodeRemoved).into()
                     }
                     _ => return Ok(Outcome::Stale),
                 }

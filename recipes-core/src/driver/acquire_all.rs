@@ -7,16 +7,14 @@ use futures::future::{self, select_all};
 use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, debug};
 
-use crate::attempt::wait_loop;
 use crate::driver::deadline::{Deadline, is_held_by_this_task, until, with_warning};
 use crate::driver::guard::LockGuard;
 use crate::driver::internals::LockInternals;
-use crate::driver::late::{self, JoinedState, Late, Obstacle};
+use crate::driver::late::{self, Late, Obstacle};
 use crate::driver::one_or_more::OneOrMore;
+use crate::driver::with_others::{attempt, standing};
 use crate::error::AcquireError;
 use crate::lock::hold::{self, Share};
-use crate::lock::lease::Lease;
-use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
 use crate::lock::table::{Claim, ClaimOver, Key, Present};
 use crate::lock::target::{Target, Writer};
@@ -367,45 +365,6 @@ impl Survey {
         });
         Ok(())
     }
-}
-
-/// The queue of this process, for a single lock that has one. A set has nodes of its own, because it
-/// must not wait for a turn while it holds a member.
-fn local_queue(targets: &[Target]) -> Option<(&Target, &Arc<LocalQueue>)> {
-    match targets {
-        [target] => Some((target, target.lock.local_queue(target.kind)?)),
-        _ => None,
-    }
-}
-
-fn standing(targets: &[Target]) -> JoinedState {
-    local_queue(targets).map_or_else(JoinedState::alone, |(_, queue)| {
-        JoinedState::in_queue(queue)
-    })
-}
-
-async fn attempt(
-    session: &Session,
-    targets: &[Target],
-    patience: Patience,
-    standing: &JoinedState,
-) -> Result<Outcome<Vec<Lease>>, AcquireError> {
-    let Some((target, queue)) = local_queue(targets) else {
-        return wait_loop::acquire(session, targets, patience, &standing.progress).await;
-    };
-    // Every contender that gets the turn uses this node, so its record names no owner.
-    let target = Target {
-        owner: None,
-        ..target.clone()
-    };
-    let begin = |target: Target, patience| {
-        let session = target.lock.session.clone();
-        let progress = Arc::clone(&standing.progress);
-        async move { wait_loop::acquire(&session, &[target], patience, &progress).await }.boxed()
-    };
-    queue
-        .acquire(target, patience, &standing.has_turn, begin)
-        .await
 }
 
 #[cfg(test)]

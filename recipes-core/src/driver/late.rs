@@ -19,7 +19,7 @@ use crate::sync::{AtomicBool, Mutex, lock};
 
 /// An attempt, as one of the acquires sees it that may make it.
 pub(crate) struct JoinedState {
-    pub(crate) progress: Arc<Mutex<Progress>>,
+    progress: Mutex<Arc<Mutex<Progress>>>,
     /// Whether this acquire makes the attempt. If not, another one of its process does.
     pub(crate) has_turn: AtomicBool,
 }
@@ -28,7 +28,7 @@ impl JoinedState {
     /// Of an acquire that competes with other processes at once.
     pub(crate) fn alone() -> Self {
         Self {
-            progress: Arc::default(),
+            progress: Mutex::default(),
             has_turn: AtomicBool::new(true),
         }
     }
@@ -36,13 +36,24 @@ impl JoinedState {
     /// Of an acquire that waits for its turn in its process first.
     pub(crate) fn in_queue(queue: &LocalQueue) -> Self {
         Self {
-            progress: Arc::clone(&queue.progress),
+            progress: Mutex::new(Arc::clone(&queue.progress)),
             has_turn: AtomicBool::new(false),
         }
     }
 
+    /// Where the attempt notes how far it has come.
+    pub(crate) fn noted(&self) -> Arc<Mutex<Progress>> {
+        Arc::clone(&lock(&self.progress))
+    }
+
+    /// Notes that this is the progress of the attempt that is waited for.
+    pub(crate) fn follow(&self, progress: Arc<Mutex<Progress>>) {
+        *lock(&self.progress) = progress;
+    }
+
     fn progress(&self) -> Progress {
-        let progress = lock(&self.progress).clone();
+        let noted = self.noted();
+        let progress = lock(&noted).clone();
         match self.has_turn.load(Ordering::Relaxed) {
             true => progress,
             false => progress.of_another(),

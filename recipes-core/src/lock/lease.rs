@@ -1,15 +1,15 @@
 //! Proof of holding one lock, which can be lost.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
-use futures::future;
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::error::{LostError, LostReason, VerifyError};
-use crate::lock::lease_state::{GuardState, LeaseState, Upkeep};
+use crate::lock::held_node::{HeldNode, LeaseBasis, MadeNode};
+use crate::lock::lease_state::{GuardState, LeaseState};
 use crate::lock::local_queue::Turn;
 use crate::lock::lock_path::LockPath;
 use crate::log::LOCK;
@@ -17,34 +17,12 @@ use crate::names::node_name::LockKind;
 use crate::names::token::FencingToken;
 use crate::session::cleanup::Deletion;
 use crate::session::epoch::Epoch;
-use crate::session::own_watch::{Care, OwnWatch};
 use crate::session::tenant::Tenant;
 use crate::store::nodes::{NodeOp, NodesError};
 use crate::store::retry;
 use crate::sync::lock;
 
-/// A node that was granted.
-pub(crate) struct MadeNode {
-    pub(crate) path: String,
-    pub(crate) czxid: i64,
-    pub(crate) fencing_token: FencingToken,
-    /// A request to give it up was seen while it waited.
-    pub(crate) is_revoked: bool,
-    /// The listing after its create showed no other node.
-    pub(crate) was_alone: bool,
-}
-
-/// What a grant rests on.
-pub(crate) struct LeaseBasis {
-    /// The connection in which the node was known to exist.
-    pub(crate) connection: u64,
-    /// The count of lapses when the node was known to exist.
-    pub(crate) lapses: u64,
-    /// The watch on the node; only a contender that waited has one.
-    pub(crate) own_watch: Option<OwnWatch>,
-}
-
-/// Proof that one lock is held; deletes the node when dropped.
+/// Proof that one lock is held. The node is deleted when the last lease on it is dropped.
 pub(crate) struct Lease {
     pub(super) state: Arc<LeaseState>,
     pub(super) lock: Arc<LockPath>,
@@ -59,28 +37,17 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// A lease on a node that was granted in this epoch.
+    /// The first lease on a node that was granted in this epoch.
     pub(crate) fn new(
         epoch: &Arc<Epoch>,
         lock: &Arc<LockPath>,
         made: MadeNode,
         basis: LeaseBasis,
     ) -> Self {
-        let LeaseBasis {
-            connection,
-            lapses,
-            own_watch,
-        } = basis;
-        let upkeep = Upkeep {
-            id: epoch.new_id(),
-            lapses,
-            care: Arc::new(Care::new(connection, own_watch.clone())),
-        };
-        let state = Arc::new(LeaseState::new(epoch, &lock.path, made, upkeep));
-        epoch.register(Arc::clone(&state) as Arc<dyn Tenant>, own_watch);
+        let state = HeldNode::granted(epoch, &lock.path, made, basis);
         debug!(
             target: LOCK,
-            lock = %lock.path, node = %state.node_path, token = %state.fencing_token, "granted"
+            lock = %lock.path, node = %state.node.path, token = %state.fencing_token, "granted"
         );
         Self {
             state,
@@ -97,15 +64,15 @@ impl Lease {
     }
 
     pub(crate) fn node_path(&self) -> &str {
-        &self.state.node_path
+        &self.state.node.path
     }
 
     pub(crate) fn czxid(&self) -> i64 {
-        self.state.czxid
+        self.state.node.czxid
     }
 
     pub(crate) fn epoch(&self) -> &Arc<Epoch> {
-        &self.state.epoch
+        &self.state.node.epoch
     }
 
     /// What a reader of the same owner needs to know of the writer that it goes next to. Before
@@ -117,19 +84,19 @@ impl Lease {
     /// Notes that a transaction under this lease is in flight, until [`settled`](Self::settled).
     /// The tie stays for good if the answer never comes.
     pub(crate) fn unsettled(&self) {
-        self.state.ties.fetch_add(1, Ordering::SeqCst);
+        self.state.node.ties.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Notes that the outcome of a transaction is known.
     pub(crate) fn settled(&self) {
-        self.state.ties.fetch_sub(1, Ordering::SeqCst);
+        self.state.node.ties.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Keeps the turn of this process until the lease ends.
     pub(crate) fn keep(&self, turn: Turn) {
         *lock(&self.state.turn) = Some(turn);
         // The lease may have been lost before it had a turn to pass on.
-        if self.state.signal.borrow().is_some() {
+        if self.state.node.signal.borrow().is_some() {
             drop(self.state.take_turn());
         }
     }
@@ -141,53 +108,36 @@ impl Lease {
             .grant
             .begin(kind, self.path(), self.node_path(), self.fencing_token());
         // The lease may have been lost before there was a hold to end.
-        let lost = *state.signal.borrow();
+        let lost = *state.node.signal.borrow();
         if let Some(reason) = lost {
             state.grant.lost(reason);
         }
     }
 
-    /// A lease on the same node for the next contender of this process.
-    fn successor(&self) -> Self {
-        let old = &self.state;
-        let made = MadeNode {
-            path: old.node_path.clone(),
-            czxid: old.czxid,
-            fencing_token: old.fencing_token.handed_on(),
-            is_revoked: false,
-            was_alone: old.was_alone,
-        };
-        let upkeep = Upkeep {
-            id: old.id,
-            lapses: old.lapses,
-            care: Arc::clone(&old.care),
-        };
-        let state = Arc::new(LeaseState::new(&old.epoch, &old.lock_path, made, upkeep));
-        old.epoch.replace(Arc::clone(&state) as Arc<dyn Tenant>);
-        // Until then, the epoch task may have reported a loss or a request to the old lease.
-        let lost = *old.signal.borrow();
-        if let Some(reason) = lost {
-            state.lose(reason);
-        }
-        if *old.revoked.borrow() {
-            state.revoke();
-        }
+    /// A lease on a node that is held by others of this session. `None` if the last one has ended: the
+    /// node is being deleted.
+    fn on(node: &Arc<HeldNode>, lock: &Arc<LockPath>, token: FencingToken) -> Option<Self> {
+        let state = node.join(token)?;
         debug!(
             target: LOCK,
-            lock = %self.lock.path,
-            node = %state.node_path,
-            token = %state.fencing_token,
-            "handed on"
+            lock = %lock.path, node = %node.path, token = %state.fencing_token, "shared"
         );
-        Self {
-            state,
-            lock: Arc::clone(&self.lock),
-        }
+        let lock = Arc::clone(lock);
+        Some(Self { state, lock })
+    }
+
+    /// A lease for a reader, next to others. `None` if the node is being deleted.
+    pub(crate) fn join(node: &Arc<HeldNode>, lock: &Arc<LockPath>) -> Option<Self> {
+        Self::on(node, lock, FencingToken::new(node.czxid))
+    }
+
+    pub(crate) fn node(&self) -> &Arc<HeldNode> {
+        &self.state.node
     }
 
     /// Loses the lease, and returns the first reason.
     pub(crate) fn note_loss(&self, reason: LostReason) -> LostError {
-        self.state.lose(reason)
+        self.state.node.lose(reason)
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {
@@ -200,13 +150,13 @@ impl Lease {
 
     /// When the lease is lost unless the store answers again; `None` if it is lost.
     pub(crate) fn valid_until(&self) -> Option<Instant> {
-        let until = self.state.epoch.deadline();
+        let until = self.epoch().deadline();
         self.check().is_ok().then_some(until)
     }
 
     /// `Err` if the lock is lost. Loses the lease if it is over by now.
     pub(crate) fn check(&self) -> Result<(), LostError> {
-        self.state.lose_if_over()
+        self.state.node.lose_if_over()
     }
 
     /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
@@ -216,16 +166,7 @@ impl Lease {
 
     /// Completes when the lock is requested, never after a release. The future keeps nothing alive.
     pub(crate) fn revocation_requested(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut revoked = self.state.revoked.subscribe();
-        let state = Arc::downgrade(&self.state);
-        async move {
-            let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
-            // The request may be older than a release, if nothing polled this in between.
-            let is_held = Weak::upgrade(&state).is_some_and(|it| !it.is_released());
-            if !is_revoked || !is_held {
-                future::pending().await
-            }
-        }
+        self.state.revocation_requested()
     }
 
     /// Verifies that the node exists and is ours. It commits a transaction, because a leader that
@@ -256,33 +197,33 @@ impl Lease {
             answer = answer => answer,
         };
         match answer {
-            Ok(found) => self.state.observe(found.as_ref(), connection),
-            Err(NodesError::SessionEnded) => drop(self.state.lose(self.epoch().ended().await)),
+            Ok(found) => self.state.node.observe(found.as_ref(), connection),
+            Err(NodesError::SessionEnded) => drop(self.note_loss(self.epoch().ended().await)),
             Err(source) => return Err(unknown(source)),
         }
         Ok(self.check()?)
     }
 
-    /// Whether a node without a guard can be granted again. Its watch proves that, or a read does.
+    /// Whether the node can be granted again. Its watch proves that, or a read does.
     pub(crate) async fn vouch(&self) -> bool {
-        let (epoch, state) = (self.epoch(), &self.state);
-        let is_good = || self.state() == GuardState::Held && !*state.revoked.borrow();
+        let (epoch, node) = (self.epoch(), &self.state.node);
+        let is_good = || self.state() == GuardState::Held && !*node.revoked.borrow();
         let connection = epoch.connection();
-        if connection.is_some_and(|it| state.care.vouches(it)) {
+        if node.is_vouched_for(connection) {
             return is_good();
         }
         let Ok(nodes) = epoch.nodes() else {
             return false;
         };
         // The next holder needs a watch on the node.
-        epoch.look_soon(state.id);
+        node.look_soon();
         let found = tokio::select! {
             biased;
             _ = self.lost() => return false,
             found = retry::persist(|| nodes.read(self.node_path())) => found,
         };
         match found {
-            Ok(found) => state.observe(found.as_ref(), connection),
+            Ok(found) => node.observe(found.as_ref(), connection),
             Err(_) => return false,
         }
         // A read over a connection that is lost by now proves nothing on the next one.
@@ -297,26 +238,29 @@ impl Lease {
         }
     }
 
-    /// Ends the lease, which the epoch task then forgets. Only the first call has an effect. `None`
-    /// if nothing is left to delete: the next contender of this process has the node.
+    /// Ends the lease. Only the first call has an effect. `None` if nothing is left to delete: others
+    /// have the node, at the same time or next.
     pub(crate) fn retire(&self) -> Option<Deletion> {
-        self.state.grant.released();
-        if self.state.is_released.swap(true, Ordering::SeqCst) {
+        let (state, node) = (&self.state, &self.state.node);
+        state.grant.released();
+        if state.is_released.swap(true, Ordering::SeqCst) {
             return None;
         }
-        if let Some(turn) = self.state.take_turn() {
-            let is_untied = self.state.ties.load(Ordering::SeqCst) == 0;
+        if let Some(turn) = state.take_turn() {
+            let is_untied = node.ties.load(Ordering::SeqCst) == 0;
             // The process that requested the lock waits until the node is deleted.
-            let is_wanted = *self.state.revoked.borrow();
+            let is_wanted = *node.revoked.borrow();
             // A node that no watch vouches for is read by its receiver.
             let is_good = is_untied && !is_wanted && self.state() == GuardState::Held;
             if is_good && turn.hands_on(self.fencing_token().handoff()) {
-                // If no contender of this process takes the node, it is deleted.
-                let left = turn.hand_on(self.successor());
-                return left.and_then(|successor| successor.retire());
+                // Before this lease leaves the node. If no contender of this process takes it, it ends here.
+                let next = Self::on(node, &self.lock, self.fencing_token().handed_on());
+                drop(next.and_then(|next| turn.hand_on(next)));
             }
         }
-        self.state.epoch.deregister(self.state.id);
+        if !state.leave() {
+            return None;
+        }
         let cleanup = &self.lock.session.core().cleanup;
         Some(cleanup.deletion(self.node_path(), self.epoch()))
     }
@@ -332,7 +276,7 @@ impl Drop for Lease {
 impl Lease {
     /// Whether the node has ties.
     pub(crate) fn is_tied(&self) -> bool {
-        self.state.ties.load(Ordering::SeqCst) > 0
+        self.state.node.ties.load(Ordering::SeqCst) > 0
     }
 
     /// Whether the metrics count it as held by an owner.

@@ -1,24 +1,16 @@
-//! What is known of one lease: the part that its session watches over.
+//! What is known of one lease.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use futures::future;
-use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
 
 use crate::error::{LostError, LostReason};
-use crate::lock::lease::MadeNode;
+use crate::lock::held_node::HeldNode;
 use crate::lock::local_queue::Turn;
-use crate::lock::revocation;
-use crate::log::LOCK;
 use crate::names::token::FencingToken;
-use crate::session::epoch::{Epoch, Link};
-use crate::session::own_watch::Care;
-use crate::session::tenant::Tenant;
-use crate::store::nodes::NodeStat;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, lock};
 use crate::telemetry::Grant;
 
 /// What a guard knows about its lock at one moment.
@@ -38,117 +30,45 @@ pub enum GuardState {
     Lost(LostReason),
 }
 
-/// The part of a lease that the task of its epoch watches over.
+/// One lease on a node that is held.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
+    pub(crate) node: Arc<HeldNode>,
+    /// Its number among the leases of the node.
+    number: u64,
     pub(super) grant: Grant,
-    pub(crate) id: u64,
-    pub(crate) lock_path: Arc<str>,
-    pub(crate) node_path: String,
-    pub(super) czxid: i64,
-    pub(super) was_alone: bool,
     pub(crate) fencing_token: FencingToken,
-    pub(super) epoch: Arc<Epoch>,
-    pub(super) lapses: u64,
-    pub(crate) care: Arc<Care>,
-    pub(super) signal: watch::Sender<Option<LostReason>>,
-    /// True once a request to give the node up was seen.
-    pub(super) revoked: watch::Sender<bool>,
     pub(super) is_released: AtomicBool,
-    /// Counts what may continue after the release: readers of the owner next to the node, and
-    /// transactions without an answer. While there are any, the node must be deleted before another
-    /// contender holds the lock.
-    pub(super) ties: AtomicU32,
-    /// The turn, if contenders of this process share the node. It is passed on when the lease ends.
+    /// The turn, if contenders of this process hand the node on. It is passed on when the lease ends.
     pub(super) turn: Mutex<Option<Turn>>,
 }
 
-/// What a lease that takes over a node takes over with it.
-pub(crate) struct Upkeep {
-    /// The number of the lease in its epoch.
-    pub(crate) id: u64,
-    /// The count of lapses when the node was known to exist.
-    pub(crate) lapses: u64,
-    pub(crate) care: Arc<Care>,
-}
-
 impl LeaseState {
-    pub(crate) fn new(
-        epoch: &Arc<Epoch>,
-        lock_path: &Arc<str>,
-        made: MadeNode,
-        upkeep: Upkeep,
-    ) -> Self {
-        let Upkeep { id, lapses, care } = upkeep;
-        let state = Self {
+    pub(super) fn new(node: &Arc<HeldNode>, number: u64, fencing_token: FencingToken) -> Self {
+        Self {
+            node: Arc::clone(node),
+            number,
             grant: Grant::default(),
-            id,
-            lock_path: Arc::clone(lock_path),
-            node_path: made.path,
-            czxid: made.czxid,
-            was_alone: made.was_alone,
-            fencing_token: made.fencing_token,
-            epoch: Arc::clone(epoch),
-            lapses,
-            care,
-            signal: watch::Sender::new(None),
-            revoked: watch::Sender::new(false),
+            fencing_token,
             is_released: AtomicBool::new(false),
-            ties: AtomicU32::new(0),
             turn: Mutex::default(),
-        };
-        if made.is_revoked {
-            state.revoke();
         }
-        state
     }
 
     /// What is known of the lock now. Changes nothing.
     pub(crate) fn state(&self) -> GuardState {
-        if let Some(reason) = self.reason() {
-            return GuardState::Lost(reason);
-        }
-        match self.epoch.connection() {
-            Some(connection) if self.care.is_verified(connection) => GuardState::Held,
-            _ => GuardState::Suspended {
-                until: self.epoch.deadline(),
-            },
-        }
-    }
-
-    /// Why the lock is lost, whether that has been recorded or not; `None` if it is not.
-    fn reason(&self) -> Option<LostReason> {
-        if let Some(first) = *self.signal.borrow() {
-            return Some(first);
-        }
-        // First what a query may have said before the other came.
-        if !self.epoch.is_good(self.lapses) {
-            return Some(LostReason::DeadlinePassed);
-        }
-        match self.epoch.link() {
-            Link::Ended(reason) => Some(reason),
-            Link::Connected(_) | Link::Disconnected => None,
-        }
-    }
-
-    fn log_loss(&self, reason: LostReason) {
-        let (lock, node) = (&self.lock_path, &self.node_path);
-        // A service that closes its session knows that its guards go with it.
-        if self.epoch.is_wanted(reason) {
-            debug!(target: LOCK, %lock, %node, %reason, "lock given up with its session");
-        } else {
-            warn!(target: LOCK, %lock, %node, %reason, "lock lost");
-        }
+        self.node.state()
     }
 
     /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
-    pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
-        let mut signal = self.signal.subscribe();
-        let path = Arc::clone(&self.lock_path);
+    pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostError> + Send + use<> {
+        let mut signal = self.node.signal.subscribe();
+        let (path, lease) = (Arc::clone(&self.node.lock_path), Arc::downgrade(self));
         async move {
             let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
             match lost {
-                Ok(Some(reason)) => LostError {
+                // Others may share the node for longer.
+                Ok(Some(reason)) if is_held(&lease) => LostError {
                     path: path.to_string(),
                     reason,
                 },
@@ -157,7 +77,28 @@ impl LeaseState {
         }
     }
 
-    pub(crate) fn take_turn(&self) -> Option<Turn> {
+    /// Completes when the lock is requested, never after a release. The future keeps nothing alive.
+    pub(crate) fn revocation_requested(
+        self: &Arc<Self>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let mut revoked = self.node.revoked.subscribe();
+        let lease = Arc::downgrade(self);
+        async move {
+            let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
+            // The request may be older than a release, if nothing polled this in between.
+            if !is_revoked || !is_held(&lease) {
+                future::pending().await
+            }
+        }
+    }
+
+    /// The node is lost. Contenders of this process need not wait until its guards are dropped.
+    pub(super) fn note_lost(&self, reason: LostReason) {
+        self.grant.lost(reason);
+        drop(self.take_turn());
+    }
+
+    pub(super) fn take_turn(&self) -> Option<Turn> {
         lock(&self.turn).take()
     }
 
@@ -166,100 +107,25 @@ impl LeaseState {
         self.is_released.load(Ordering::SeqCst)
     }
 
+    /// Takes it from the node. True if it was the last, and the node is to be deleted.
+    pub(super) fn leave(&self) -> bool {
+        self.node.leave(self.number)
+    }
+
     /// Ties the node for good to a reader that is about to be made next to it, because the reader
     /// may still be held when this lease is released; false if it is released already.
     pub(crate) fn tie(&self) -> bool {
         // In this order, either the release sees the tie or this call sees the release.
-        self.ties.fetch_add(1, Ordering::SeqCst);
+        self.node.ties.fetch_add(1, Ordering::SeqCst);
         !self.is_released()
     }
 
     /// Takes back a [`tie`](Self::tie), because no reader is made next to the node.
     pub(crate) fn untie(&self) {
-        self.ties.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// The session that owns the node.
-    pub(crate) fn session_id(&self) -> i64 {
-        self.epoch.session_id
-    }
-
-    /// Records a request to give the node up.
-    pub(crate) fn revoke(&self) {
-        let was_revoked = self.revoked.send_replace(true);
-        if !was_revoked {
-            info!(
-                target: LOCK,
-                lock = %self.lock_path, node = %self.node_path, "asked to give the lock up"
-            );
-        }
-    }
-
-    fn is_ours(&self, stat: &NodeStat) -> bool {
-        stat.ephemeral_owner == self.epoch.session_id && stat.czxid == self.czxid
-    }
-
-    pub(crate) fn lost_error(&self, reason: LostReason) -> LostError {
-        LostError {
-            path: self.lock_path.to_string(),
-            reason,
-        }
+        self.node.ties.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Tenant for LeaseState {
-    fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn node_path(&self) -> &str {
-        &self.node_path
-    }
-
-    fn lock_path(&self) -> &Arc<str> {
-        &self.lock_path
-    }
-
-    fn care(&self) -> &Care {
-        &self.care
-    }
-
-    fn lose_if_over(&self) -> Result<(), LostError> {
-        match self.reason() {
-            Some(reason) => Err(self.lose(reason)),
-            None => Ok(()),
-        }
-    }
-
-    fn lose(&self, reason: LostReason) -> LostError {
-        // A query may have given a reason that nobody has recorded yet.
-        let first = self.reason().unwrap_or(reason);
-        let is_first = self.signal.send_if_modified(|lost| {
-            let is_first = lost.is_none();
-            lost.get_or_insert(first);
-            is_first
-        });
-        let reason = self.signal.borrow().unwrap_or(first);
-        self.grant.lost(reason);
-        if is_first {
-            self.log_loss(reason);
-            // Contenders of this process need not wait until its guards are dropped.
-            drop(self.take_turn());
-        }
-        self.lost_error(reason)
-    }
-
-    fn observe(&self, found: Option<&(Vec<u8>, NodeStat)>, connection: Option<u64>) {
-        match found {
-            Some((data, stat)) if self.is_ours(stat) => {
-                if let Some(connection) = connection {
-                    self.care.verified(connection);
-                }
-                if revocation::is_request(data) {
-                    self.revoke();
-                }
-            }
-            _ => drop(self.lose(LostReason::NodeRemoved)),
-        }
-    }
+fn is_held(lease: &Weak<LeaseState>) -> bool {
+    Weak::upgrade(lease).is_some_and(|it| !it.is_released())
 }

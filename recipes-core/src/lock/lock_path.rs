@@ -8,6 +8,7 @@ use crate::error::ConfigError;
 use crate::lock::directory::Vacancy;
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::session::Session;
+use crate::lock::shared_reads::{SharedReads, WriterWaits};
 use crate::log::LOCK;
 use crate::names::node_name::LockKind;
 use crate::names::owner::{OwnerChain, OwnerLabel};
@@ -25,6 +26,8 @@ pub(crate) struct LockPath {
     queue: LockKind,
     /// The queue of the contenders that want the lock for themselves, if they share one node.
     local_queue: Option<Arc<LocalQueue>>,
+    /// The readers, if they share nodes.
+    shared_reads: Option<Arc<SharedReads>>,
     pub(crate) vacancy: Mutex<Vacancy>,
 }
 
@@ -41,13 +44,14 @@ impl LockPath {
     ) -> Result<Arc<Self>, ConfigError> {
         path::validate(path)?;
         let queue = kind.queue();
-        let handoffs_max = options.local_handoffs;
+        let (handoffs_max, open_for) = (options.local_handoffs, options.shared_reads);
         let lock = session.paths().lock(path, |path| Self {
             session: session.clone(),
             path,
             options: options.clone(),
             queue,
             local_queue: (handoffs_max > 0).then(|| Arc::new(LocalQueue::new(handoffs_max))),
+            shared_reads: (!open_for.is_zero()).then(|| Arc::new(SharedReads::new(open_for))),
             vacancy: Mutex::default(),
         });
         let path = || path.to_owned();
@@ -75,6 +79,23 @@ impl LockPath {
     /// with other processes. `None` if each has a node of its own.
     pub(crate) fn local_queue(&self, kind: LockKind) -> Option<&Arc<LocalQueue>> {
         self.local_queue.as_ref().filter(|_| kind != LockKind::Read)
+    }
+
+    /// The readers that share nodes with one of this kind. `None` if each has a node of its own, and for
+    /// other kinds.
+    pub(crate) fn shared_reads(&self, kind: LockKind) -> Option<&Arc<SharedReads>> {
+        self.shared_reads
+            .as_ref()
+            .filter(|_| kind == LockKind::Read)
+    }
+
+    /// Notes that a contender of this kind waits, for as long as the result lives, so that no reader goes
+    /// ahead of a writer.
+    pub(crate) fn waits(&self, kind: LockKind) -> Option<WriterWaits> {
+        let reads = self.shared_reads.as_ref();
+        reads
+            .filter(|_| kind == LockKind::Write)
+            .map(SharedReads::writer)
     }
 
     /// What a node made now contains, unless its target has data of its own.

@@ -91,7 +91,7 @@ impl Lease {
         );
         let lost = |reason| {
             self.state.grant.found_lost(reason);
-            Err(ReleaseError::Lost(self.state.lost_error(reason)))
+            Err(ReleaseError::Lost(self.state.node.lost_error(reason)))
         };
         match deleted {
             Some(Deleted::ByUs) => {
@@ -131,10 +131,10 @@ impl Lease {
 
     /// Records that the directory's only node is gone.
     fn leave_directory(&self) {
-        let state = &self.state;
-        let sequence = node_name::sequence(node_name::last_part(&state.node_path));
-        if let Some(sequence) = sequence.filter(|_| state.was_alone) {
-            let czxid = state.czxid;
+        let node = &self.state.node;
+        let sequence = node_name::sequence(node_name::last_part(&node.path));
+        if let Some(sequence) = sequence.filter(|_| node.was_alone) {
+            let czxid = node.czxid;
             lock(&self.lock.vacancy).left(Sole { czxid, sequence });
         }
     }

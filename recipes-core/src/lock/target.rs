@@ -33,12 +33,12 @@ impl Writer {
     /// # Errors
     /// [`AcquireError`] if the writer's node has no number, which no store gives.
     pub(crate) fn new(lease: Arc<LeaseState>) -> Result<Self, AcquireError> {
-        let name = node_name::last_part(&lease.node_path);
+        let name = node_name::last_part(&lease.node.path);
         let Some(sequence) = node_name::sequence_text(name).map(str::to_owned) else {
-            let node = lease.node_path.clone();
+            let node = lease.node.path.clone();
             let source = NodesError::Refused(Arc::new(Unnumbered { node }));
             return Err(AcquireError::refused(
-                &lease.lock_path,
+                &lease.node.lock_path,
                 Step::Create,
                 source,
             ));
@@ -105,7 +105,7 @@ impl Target {
     pub(crate) fn place(&self) -> Place {
         match &self.beside {
             Some(writer) => Place::Beside {
-                session: writer.lease.session_id(),
+                session: writer.lease.node.session_id(),
             },
             None => Place::Tail,
         }
@@ -127,7 +127,7 @@ impl Target {
         };
         let name = node_name::beside(uuid, self.kind, &writer.sequence);
         let writer_exists = NodeOp::Check {
-            path: writer.lease.node_path.clone(),
+            path: writer.lease.node.path.clone(),
             version: None,
         };
         (Some(writer_exists), new_node(&name, NodeMode::Ephemeral))

@@ -333,11 +333,6 @@ impl Epoch {
         self.wake_task.notify_one();
     }
 
-    /// Replaces the released lease of the same id. The new lease takes over the care for the node.
-    pub(crate) fn replace(&self, lease: Arc<dyn Tenant>) {
-        lock(&self.leases).insert(lease.id(), lease);
-    }
-
     pub(crate) fn deregister(&self, id: u64) {
         lock(&self.leases).remove(&id);
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::session::own_watch::OwnWatch;
 
 /// A lock that two contenders share: the lease of the first, and the second, which waits.
 struct Shared {
@@ -42,6 +43,11 @@ impl Shared {
     }
 }
 
+fn successor(lease: &Lease) -> Lease {
+    let token = lease.fencing_token().handed_on();
+    Lease::on(lease.node(), lease.lock(), token).unwrap()
+}
+
 fn watched() -> (tokio::sync::oneshot::Sender<NodeEvent>, Option<OwnWatch>) {
     let (event, watch) = node_watch();
     (event, Some(OwnWatch::new(watch)))
@@ -56,12 +62,12 @@ async fn watched_node_is_handed_on_without_a_request() {
     assert_eq!(next.fencing_token(), FencingToken::new(1).handed_on());
     assert_eq!(next.state(), GuardState::Held);
     assert!(shared.stage.log().await.is_empty());
-    // The epoch task now watches over the next lease.
-    let id = next.state.id;
+    // The epoch task still watches over the node.
+    let id = next.state.node.id();
     let watched_over = shared.stage.epoch.lease(id).unwrap();
     assert!(std::ptr::addr_eq(
         Arc::as_ptr(&watched_over),
-        Arc::as_ptr(&next.state)
+        Arc::as_ptr(&next.state.node)
     ));
     // Dropping the first lease does not end the second.
     drop(shared.lease);
@@ -101,7 +107,7 @@ async fn node_that_somebody_asks_for_is_not_handed_on() {
     let (_event, watch) = watched();
     let mut shared = shared(watch).await;
     let data = node(1, b"__REVOKE__");
-    shared.lease.state.observe(Some(&data), Some(1));
+    shared.lease.state.node.observe(Some(&data), Some(1));
     assert!(shared.lease.retire().is_some());
     assert!(shared.next().await.is_none());
 }
@@ -129,7 +135,7 @@ async fn node_with_something_beside_it_is_not_handed_on() {
 async fn loss_frees_the_turn_at_once() {
     let (_event, watch) = watched();
     let mut shared = shared(watch).await;
-    shared.lease.state.observe(None, None);
+    shared.lease.state.node.observe(None, None);
     assert!(shared.next().await.is_none());
     // The waiter creates a node of its own, while a guard of the lost lease is still alive.
     let asked = shared.stage.asked().await;
@@ -153,12 +159,12 @@ async fn loss_and_request_from_before_the_hand_over_are_told_to_the_next() {
     let stage = Stage::new().await;
     let lease = stage.lease(1);
     lease.note_loss(LostReason::NodeRemoved);
-    let next = lease.successor();
+    let next = successor(&lease);
     assert_eq!(next.state(), GuardState::Lost(LostReason::NodeRemoved));
     let asked_for = stage.lease(2);
     let data = node(2, b"__REVOKE__");
-    asked_for.state.observe(Some(&data), Some(1));
-    let next = asked_for.successor();
+    asked_for.state.node.observe(Some(&data), Some(1));
+    let next = successor(&asked_for);
     assert!(next.revocation_requested().now_or_never().is_some());
     assert_eq!(next.state(), GuardState::Held);
 }
@@ -256,6 +262,6 @@ async fn lapse_from_before_the_hand_over_is_the_next_ones() {
     written.await.unwrap();
     assert_eq!(stage.epoch.lapses(), 1);
     // The first lease has not noticed the lapse itself.
-    let next = lease.successor();
+    let next = successor(&lease);
     assert_eq!(next.state(), GuardState::Lost(LostReason::DeadlinePassed));
 }

@@ -1,0 +1,293 @@
+//! Readers of one session that share a node.
+
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, poll};
+use lock_recipes::{
+    ConfigError, Error, InterProcessReadWriteLock, LockOptions, LostReason, Owner, ReadGuard,
+    ReleaseOutcome, Session,
+};
+use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
+use tokio::time::sleep;
+
+const PATH: &str = "/locks/configuration";
+
+fn lock(session: &Session, open_for: Duration) -> InterProcessReadWriteLock {
+    let options = LockOptions::new().shared_reads(open_for);
+    InterProcessReadWriteLock::with_options(session, PATH, &options).unwrap()
+}
+
+/// Of readers that share a node for as long as one of them has it.
+fn for_ever(session: &Session) -> InterProcessReadWriteLock {
+    lock(session, Duration::MAX)
+}
+
+fn node(guard: &ReadGuard) -> String {
+    guard.members()[0].node_path.clone()
+}
+
+type Reader<'a> = BoxFuture<'a, Result<ReadGuard, Error>>;
+
+/// Readers that wait. Each has been polled once.
+async fn readers(lock: &InterProcessReadWriteLock, count: usize) -> Vec<Reader<'_>> {
+    let mut readers = Vec::new();
+    for _ in 0..count {
+        let mut reader = lock.read().boxed();
+        assert!(poll!(reader.as_mut()).is_pending());
+        readers.push(reader);
+    }
+    readers
+}
+
+on_every_ensemble!(
+    readers_that_wait_share_a_node_and_those_that_give_up_leave_it_to_the_others,
+    writer_of_another_session_waits_for_no_reader_that_comes_after_the_time,
+    writer_goes_ahead_of_the_readers_of_its_session_that_come_later,
+    reader_that_tries_joins_a_node_and_never_one_that_waits,
+    each_reader_has_a_hold_of_its_own,
+    downgraded_writer_shares_its_node_with_nobody,
+);
+on_ensembles_of_their_own!(readers_join_a_node_without_a_write);
+on_ensembles_of_their_own!(watches: loss_and_request_reach_each_reader_and_nobody_joins_any_more);
+
+async fn readers_join_a_node_without_a_write(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_ever(&session);
+    let first = lock.read().await.unwrap();
+    let before = ensemble.zxid().await;
+    let mut others = Vec::new();
+    for _ in 0..5 {
+        let other = lock.read().await.unwrap();
+        assert_eq!(node(&other), node(&first));
+        assert_eq!(other.fencing_token(), first.fencing_token());
+        assert!(other.is_valid());
+        others.push(other);
+    }
+    // The first one goes, and some others, and the last one keeps the node.
+    let last = others.pop().unwrap();
+    for guard in std::iter::once(first).chain(others) {
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    }
+    assert_eq!(ensemble.zxid().await, before, "something was written");
+    assert_eq!(ensemble.children(PATH).await.len(), 1);
+    last.verify().await.unwrap();
+    last.release().await.unwrap();
+    assert!(ensemble.children(PATH).await.is_empty());
+    let next = lock.read().await.unwrap();
+    next.verify().await.unwrap();
+    next.release().await.unwrap();
+}
+
+async fn readers_that_wait_share_a_node_and_those_that_give_up_leave_it_to_the_others(
+    ensemble: TestEnsemble,
+) {
+    let (ours, others) = (ensemble.session().await, ensemble.session().await);
+    let writer = for_ever(&others).write().await.unwrap();
+    let lock = for_ever(&ours);
+    let mut waiting = readers(&lock, 5).await;
+    ensemble
+        .until("their node", async || {
+            for reader in &mut waiting {
+                assert!(poll!(reader.as_mut()).is_pending());
+            }
+            (ensemble.children(PATH).await.len() == 2).then_some(())
+        })
+        .await;
+    // The first one has begun the attempt.
+    drop(waiting.remove(0));
+    drop(waiting.remove(1));
+    writer.release().await.unwrap();
+    let guards: Vec<_> = join_all(waiting)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(ensemble.children(PATH).await.len(), 1);
+    for guard in guards {
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+    }
+    assert!(ensemble.children(PATH).await.is_empty());
+    // Who gives up alone leaves nothing.
+    let writer = for_ever(&others).write().await.unwrap();
+    let mut alone = lock.read().timeout(Duration::from_millis(50)).boxed();
+    ensemble
+        .until("its end", async || {
+            poll!(alone.as_mut()).is_ready().then_some(())
+        })
+        .await;
+    ensemble.await_children(PATH, 1).await;
+    writer.release().await.unwrap();
+}
+
+/// Readers that are never all away would keep the writer out for ever.
+async fn writer_of_another_session_waits_for_no_reader_that_comes_after_the_time(
+    ensemble: TestEnsemble,
+) {
+    const HELD: Duration = Duration::from_millis(20);
+    let (ours, others) = (ensemble.session().await, ensemble.session().await);
+    let lock = lock(&ours, Duration::from_millis(100));
+    let reads = async |from: Duration| {
+        sleep(from).await;
+        loop {
+            let guard = lock.read().await.unwrap();
+            sleep(HELD).await;
+            guard.release().await.unwrap();
+        }
+    };
+    let readers = join_all((0..4).map(|it| reads(it * HELD / 4)));
+    let writer = async {
+        // The first one has its node.
+        let is_read = async || (!ensemble.children(PATH).await.is_empty()).then_some(());
+        ensemble.until("a reader", is_read).await;
+        for _ in 0..3 {
+            let guard = for_ever(&others).write().await.unwrap();
+            guard.release().await.unwrap();
+        }
+    };
+    tokio::select! {
+        _ = readers => {}
+        () = writer => {}
+    }
+}
+
+async fn writer_goes_ahead_of_the_readers_of_its_session_that_come_later(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_ever(&session);
+    let held = lock.read().await.unwrap();
+    let mut writer = lock.write().boxed();
+    assert!(poll!(writer.as_mut()).is_pending());
+    let mut later = readers(&lock, 3).await;
+    ensemble
+        .until("their nodes", async || {
+            assert!(poll!(writer.as_mut()).is_pending());
+            for reader in &mut later {
+                assert!(poll!(reader.as_mut()).is_pending(), "it went ahead");
+            }
+            // The holder's, the writer's, and one for those that came later.
+            (ensemble.children(PATH).await.len() == 3).then_some(())
+        })
+        .await;
+    held.release().await.unwrap();
+    let written = writer.await.unwrap();
+    for reader in &mut later {
+        assert!(poll!(reader.as_mut()).is_pending(), "next to a writer");
+    }
+    written.release().await.unwrap();
+    let guards: Vec<_> = join_all(later)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(node(&guards[0]), node(&guards[2]));
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+async fn reader_that_tries_joins_a_node_and_never_one_that_waits(ensemble: TestEnsemble) {
+    let (ours, others) = (ensemble.session().await, ensemble.session().await);
+    let lock = for_ever(&ours);
+    let first = lock.try_read().await.unwrap().unwrap();
+    let held = lock.read().await.unwrap();
+    // A try makes a node of its own if there is none to join.
+    assert_ne!(node(&first), node(&held));
+    let tried = lock.try_read().await.unwrap().unwrap();
+    assert_eq!(node(&tried), node(&held));
+    for guard in [first, held, tried] {
+        guard.release().await.unwrap();
+    }
+    let written = for_ever(&others).write().await.unwrap();
+    let mut waits = lock.read().boxed();
+    assert!(poll!(waits.as_mut()).is_pending());
+    assert!(lock.try_read().await.unwrap().is_none());
+    written.release().await.unwrap();
+    waits.await.unwrap().release().await.unwrap();
+}
+
+async fn each_reader_has_a_hold_of_its_own(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_ever(&session);
+    let (alice, bob) = (Owner::new(), Owner::new());
+    let outer = lock.read().owner(&alice).await.unwrap();
+    let inner = lock.read().owner(&alice).await.unwrap();
+    let other = lock.read().owner(&bob).await.unwrap();
+    assert_eq!(
+        [&outer, &inner, &other].map(|it| it.hold_count()),
+        [2, 2, 1]
+    );
+    // Of an owner that reads, whoever shares its node.
+    let refused = lock.write().owner(&bob).await.unwrap_err();
+    assert!(refused.to_string().contains("read"), "{refused}");
+    let ends = outer.lost();
+    outer.release().await.unwrap();
+    inner.release().await.unwrap();
+    assert_eq!(other.hold_count(), 1);
+    ensemble.delete(&node(&other)).await;
+    assert_eq!(other.lost().await.reason, LostReason::NodeRemoved);
+    assert!(ends.now_or_never().is_none(), "it was released before");
+    other.release().await.unwrap_err();
+}
+
+async fn downgraded_writer_shares_its_node_with_nobody(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_ever(&session);
+    let written = lock.write().await.unwrap();
+    let downgraded = written.downgrade().await.unwrap();
+    let other = lock.read().await.unwrap();
+    assert_ne!(node(&downgraded), node(&other));
+    downgraded.release().await.unwrap();
+    other.verify().await.unwrap();
+    other.release().await.unwrap();
+}
+
+async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_ever(&session);
+    for is_removed in [false, true] {
+        let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+        assert_eq!(node(&one), node(&two));
+        match is_removed {
+            true => {
+                ensemble.delete(&node(&one)).await;
+                for guard in [&one, &two] {
+                    assert_eq!(guard.lost().await.reason, LostReason::NodeRemoved);
+                }
+            }
+            false => {
+                let holders = lock.read_participants().await.unwrap();
+                assert!(holders[0].revoke(&session).await.unwrap());
+                one.revocation_requested().await;
+                two.revocation_requested().await;
+            }
+        }
+        let next = lock.read().await.unwrap();
+        assert_ne!(node(&next), node(&one));
+        next.release().await.unwrap();
+        for guard in [one, two] {
+            assert_eq!(guard.release().await.is_err(), is_removed);
+        }
+    }
+    assert!(ensemble.children(PATH).await.is_empty());
+}
+
+/// All handles of a path share the same groups.
+#[tokio::test]
+async fn option_that_differs_between_handles_is_refused_in_memory() {
+    let ensemble = test_rig::MemoryEnsemble::new();
+    let session = ensemble.session();
+    let _lock = for_ever(&session);
+    let other = LockOptions::new().shared_reads(Duration::from_secs(1));
+    let refused = InterProcessReadWriteLock::with_options(&session, PATH, &other).unwrap_err();
+    assert!(
+        matches!(
+            &refused,
+            Error::Config(ConfigError::OptionsDiffer {
+                option: "shared_reads",
+                ..
+            })
+        ),
+        "{refused}"
+    );
+}
