@@ -18,9 +18,15 @@ fn lock(session: &Session, open_for: Duration) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::with_options(session, PATH, &options).unwrap()
 }
 
-/// Of readers that share a node for as long as one of them has it.
-fn for_ever(session: &Session) -> InterProcessReadWriteLock {
+/// Of readers that share a node for as long as possible.
+fn for_long(session: &Session) -> InterProcessReadWriteLock {
     lock(session, Duration::MAX)
+}
+
+/// A writer of the session ends the sharing.
+async fn write(lock: &InterProcessReadWriteLock) {
+    let guard = lock.write().await.unwrap();
+    guard.release().await.unwrap();
 }
 
 fn node(guard: &ReadGuard) -> String {
@@ -53,7 +59,7 @@ on_ensembles_of_their_own!(watches: loss_and_request_reach_each_reader_and_nobod
 
 async fn readers_join_a_node_without_a_write(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let lock = for_ever(&session);
+    let lock = for_long(&session);
     let first = lock.read().await.unwrap();
     let before = ensemble.zxid().await;
     let mut others = Vec::new();
@@ -64,27 +70,32 @@ async fn readers_join_a_node_without_a_write(ensemble: TestEnsemble) {
         assert!(other.is_valid());
         others.push(other);
     }
-    // The first one goes, and some others, and the last one keeps the node.
-    let last = others.pop().unwrap();
+    let shared = node(&first);
     for guard in std::iter::once(first).chain(others) {
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
     }
+    // Nobody reads, and the next one finds the node.
+    let next = lock.read().await.unwrap();
+    assert_eq!(node(&next), shared);
     assert_eq!(ensemble.zxid().await, before, "something was written");
     assert_eq!(ensemble.children(PATH).await.len(), 1);
-    last.verify().await.unwrap();
-    last.release().await.unwrap();
-    assert!(ensemble.children(PATH).await.is_empty());
-    let next = lock.read().await.unwrap();
+    next.verify().await.unwrap();
+    // A writer ends that, and waits for the reader.
+    let mut writer = lock.write().boxed();
+    assert!(poll!(writer.as_mut()).is_pending());
+    ensemble.await_children(PATH, 2).await;
     next.verify().await.unwrap();
     next.release().await.unwrap();
+    writer.await.unwrap().release().await.unwrap();
+    assert!(ensemble.children(PATH).await.is_empty());
 }
 
 async fn readers_that_wait_share_a_node_and_those_that_give_up_leave_it_to_the_others(
     ensemble: TestEnsemble,
 ) {
     let (ours, others) = (ensemble.session().await, ensemble.session().await);
-    let writer = for_ever(&others).write().await.unwrap();
-    let lock = for_ever(&ours);
+    let writer = for_long(&others).write().await.unwrap();
+    let lock = lock(&ours, Duration::from_millis(50));
     let mut waiting = readers(&lock, 5).await;
     ensemble
         .until("their node", async || {
@@ -104,13 +115,22 @@ async fn readers_that_wait_share_a_node_and_those_that_give_up_leave_it_to_the_o
         .map(Result::unwrap)
         .collect();
     assert_eq!(ensemble.children(PATH).await.len(), 1);
-    for guard in guards {
-        assert!(guard.is_valid());
+    // Also when the time is over, the readers that hold keep the node, and then it goes.
+    let last = guards.len() - 1;
+    for (index, guard) in guards.into_iter().enumerate() {
+        if index == last {
+            sleep(Duration::from_millis(60)).await;
+        }
+        guard.verify().await.unwrap();
         guard.release().await.unwrap();
     }
-    assert!(ensemble.children(PATH).await.is_empty());
+    ensemble.await_children(PATH, 0).await;
+    // The session gives up by itself what nobody reads.
+    let guard = lock.read().await.unwrap();
+    guard.release().await.unwrap();
+    ensemble.await_children(PATH, 0).await;
     // Who gives up alone leaves nothing.
-    let writer = for_ever(&others).write().await.unwrap();
+    let writer = for_long(&others).write().await.unwrap();
     let mut alone = lock.read().timeout(Duration::from_millis(50)).boxed();
     ensemble
         .until("its end", async || {
@@ -142,8 +162,7 @@ async fn writer_of_another_session_waits_for_no_reader_that_comes_after_the_time
         let is_read = async || (!ensemble.children(PATH).await.is_empty()).then_some(());
         ensemble.until("a reader", is_read).await;
         for _ in 0..3 {
-            let guard = for_ever(&others).write().await.unwrap();
-            guard.release().await.unwrap();
+            write(&for_long(&others)).await;
         }
     };
     tokio::select! {
@@ -154,7 +173,7 @@ async fn writer_of_another_session_waits_for_no_reader_that_comes_after_the_time
 
 async fn writer_goes_ahead_of_the_readers_of_its_session_that_come_later(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let lock = for_ever(&session);
+    let lock = for_long(&session);
     let held = lock.read().await.unwrap();
     let mut writer = lock.write().boxed();
     assert!(poll!(writer.as_mut()).is_pending());
@@ -188,7 +207,7 @@ async fn writer_goes_ahead_of_the_readers_of_its_session_that_come_later(ensembl
 
 async fn reader_that_tries_joins_a_node_and_never_one_that_waits(ensemble: TestEnsemble) {
     let (ours, others) = (ensemble.session().await, ensemble.session().await);
-    let lock = for_ever(&ours);
+    let lock = for_long(&ours);
     let first = lock.try_read().await.unwrap().unwrap();
     let held = lock.read().await.unwrap();
     // A try makes a node of its own if there is none to join.
@@ -198,7 +217,8 @@ async fn reader_that_tries_joins_a_node_and_never_one_that_waits(ensemble: TestE
     for guard in [first, held, tried] {
         guard.release().await.unwrap();
     }
-    let written = for_ever(&others).write().await.unwrap();
+    write(&lock).await;
+    let written = for_long(&others).write().await.unwrap();
     let mut waits = lock.read().boxed();
     assert!(poll!(waits.as_mut()).is_pending());
     assert!(lock.try_read().await.unwrap().is_none());
@@ -208,7 +228,7 @@ async fn reader_that_tries_joins_a_node_and_never_one_that_waits(ensemble: TestE
 
 async fn each_reader_has_a_hold_of_its_own(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let lock = for_ever(&session);
+    let lock = for_long(&session);
     let (alice, bob) = (Owner::new(), Owner::new());
     let outer = lock.read().owner(&alice).await.unwrap();
     let inner = lock.read().owner(&alice).await.unwrap();
@@ -232,7 +252,7 @@ async fn each_reader_has_a_hold_of_its_own(ensemble: TestEnsemble) {
 
 async fn downgraded_writer_shares_its_node_with_nobody(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let lock = for_ever(&session);
+    let lock = for_long(&session);
     let written = lock.write().await.unwrap();
     let downgraded = written.downgrade().await.unwrap();
     let other = lock.read().await.unwrap();
@@ -244,7 +264,7 @@ async fn downgraded_writer_shares_its_node_with_nobody(ensemble: TestEnsemble) {
 
 async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let lock = for_ever(&session);
+    let lock = for_long(&session);
     for is_removed in [false, true] {
         let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
         assert_eq!(node(&one), node(&two));
@@ -269,6 +289,7 @@ async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: 
             assert_eq!(guard.release().await.is_err(), is_removed);
         }
     }
+    write(&lock).await;
     assert!(ensemble.children(PATH).await.is_empty());
 }
 
@@ -277,7 +298,7 @@ async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: 
 async fn option_that_differs_between_handles_is_refused_in_memory() {
     let ensemble = test_rig::MemoryEnsemble::new();
     let session = ensemble.session();
-    let _lock = for_ever(&session);
+    let _lock = for_long(&session);
     let other = LockOptions::new().shared_reads(Duration::from_secs(1));
     let refused = InterProcessReadWriteLock::with_options(&session, PATH, &other).unwrap_err();
     assert!(

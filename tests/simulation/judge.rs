@@ -47,6 +47,8 @@ pub(crate) struct Judge {
     asks_soon: bool,
     requests_max: usize,
     handoffs_max: u32,
+    /// Whether the readers of a session share nodes.
+    shares_reads: bool,
     start: Instant,
     holds: Vec<Hold>,
     grants: BTreeMap<String, Vec<Grant>>,
@@ -76,6 +78,7 @@ impl Judge {
             asks_soon: false,
             requests_max: requests_max * plan.workers,
             handoffs_max: plan.local_handoffs,
+            shares_reads: !plan.shared_reads.is_zero(),
             start: Instant::now(),
             holds: Vec::new(),
             grants: BTreeMap::new(),

@@ -108,6 +108,8 @@ pub(crate) struct Plan {
     pub(crate) asks_always: bool,
     /// How many times a node may be handed on locally.
     pub(crate) local_handoffs: u32,
+    /// For how long after its grant a node takes further readers of its session in.
+    pub(crate) shared_reads: Duration,
     /// Whether lock objects are kept, with their knowledge of the directories, and are sometimes
     /// acquired many times in a row.
     pub(crate) has_sprees: bool,
@@ -200,6 +202,10 @@ impl Plan {
             cut_percent: pick(&mut random, &[0, 15, 40]),
             asks_always: random.bool(),
             local_handoffs: pick(&mut random, &[0, 0, 1, 3]),
+            shared_reads: pick(
+                &mut fastrand::Rng::with_seed(seed ^ 0x7265_6164),
+                &[Duration::ZERO, Duration::from_millis(100), Duration::MAX],
+            ),
             has_sprees: random.bool(),
             mixes: fastrand::Rng::with_seed(seed ^ 0x6d69_7865).u8(..6) == 0,
             store: Store::Ensemble,

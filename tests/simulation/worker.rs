@@ -10,7 +10,7 @@ use lock_recipes::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::plan::{Store, below, pick};
+use crate::plan::{Plan, Store, below, pick};
 use crate::world::World;
 
 mod request;
@@ -367,8 +367,14 @@ impl Worker {
     async fn leave_by(&mut self, held: Arc<Held>, party: &Party, release: Option<Cut>) {
         let guard = held.guard();
         // Another acquire of the same owner may have a share of the node before it has its guard.
-        // And the node may be handed to another owner of the process.
-        let is_alone = !self.world.is_shared(party.number) && self.world.plan.local_handoffs == 0;
+        // And the node may be handed to another owner of the process, or shared with one.
+        let Plan {
+            local_handoffs,
+            shared_reads,
+            ..
+        } = self.world.plan;
+        let is_alone =
+            !self.world.is_shared(party.number) && local_handoffs == 0 && shared_reads.is_zero();
         let is_last = guard.hold_count() == 1 && is_alone;
         let nodes: Vec<_> = guard.members().into_iter().map(|it| it.node_path).collect();
         self.world.judge().leaving(&held);

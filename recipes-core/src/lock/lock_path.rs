@@ -44,7 +44,10 @@ impl LockPath {
     ) -> Result<Arc<Self>, ConfigError> {
         path::validate(path)?;
         let queue = kind.queue();
-        let (handoffs_max, open_for) = (options.local_handoffs, options.shared_reads);
+        let handoffs_max = options.local_handoffs;
+        // As long as others wait for a session that has died.
+        let open_for_max = session.core().options.requested_timeout();
+        let open_for = options.shared_reads.min(open_for_max);
         let lock = session.paths().lock(path, |path| Self {
             session: session.clone(),
             path,

@@ -19,7 +19,7 @@ use crate::sync::lock;
 pub enum ReleaseOutcome {
     /// The lock is free: its node is gone, or was handed on within the session
     /// ([`local_handoffs`](crate::LockOptions::local_handoffs)). Or other guards of the owner keep
-    /// it.
+    /// it, or the session keeps it for its readers ([`shared_reads`](crate::LockOptions::shared_reads)).
     Released,
     /// There was no answer before the lease's deadline, as while the store or the connection is
     /// down; or a transaction that is open [keeps](crate::LockGuard::fence) the lock. The node is deleted in the background, as soon as there is a connection, or goes with

@@ -1,7 +1,8 @@
 //! The readers of one session that share nodes.
 //!
 //! Each group of readers makes one attempt, which all of them poll, and then holds one node, with a lease
-//! for each. So a reader that gives up leaves the others alone, and the last one takes the node away.
+//! for each. So a reader that gives up leaves the others alone. A spare lease keeps the node until the
+//! group is closed, whether or not anybody reads; then the last reader takes the node away.
 //! [`read_groups`](crate::rules::read_groups) decides who joins whom.
 
 use std::fmt;
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
-use tokio::time::Instant;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::AcquireError;
 use crate::lock::held_node::HeldNode;
@@ -32,7 +34,47 @@ type SharedProgress = Arc<Mutex<Progress>>;
 #[derive(Debug)]
 enum Group {
     Waits(WeakShared<GroupAttempt>, SharedProgress),
-    Holds(Weak<HeldNode>),
+    Holds(
+        Weak<HeldNode>,
+        #[expect(dead_code, reason = "dropped")] Spare,
+    ),
+}
+
+/// The lease of nobody, which keeps the node of a group until this is dropped.
+///
+/// It belongs to a task, which ends with its runtime. Here it would keep itself: it holds the lock's path.
+#[derive(Debug)]
+struct Spare(Weak<SpareLease>);
+
+/// With what wakes the task.
+type SpareLease = Mutex<Option<(Lease, oneshot::Sender<()>)>>;
+
+impl Spare {
+    /// Keeps a node until then, or until it can no longer be granted.
+    fn keep(lease: Lease, until: Instant) -> Self {
+        let (lost, requested) = (lease.lost(), lease.revocation_requested());
+        let (open, closed) = oneshot::channel();
+        let lease = Arc::new(Mutex::new(Some((lease, open))));
+        let spare = Self(Arc::downgrade(&lease));
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = closed => {}
+                _ = lost => {}
+                () = requested => {}
+                () = sleep_until(until) => {}
+            }
+            drop(lease);
+        });
+        spare
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        // At once, so that the node is deleted before a writer of the session makes its own.
+        let lease = self.0.upgrade().and_then(|it| lock(&it).take());
+        drop(lease);
+    }
 }
 
 /// What a reader does.
@@ -55,7 +97,7 @@ impl fmt::Debug for SharedReads {
 }
 
 impl SharedReads {
-    /// A node takes readers in for so long after its grant.
+    /// A node is kept, and takes readers in, for so long after its grant.
     pub(crate) fn new(open_for: Duration) -> Self {
         Self {
             groups: Mutex::new(ReadGroups::new(open_for)),
@@ -128,7 +170,7 @@ impl SharedReads {
     fn held(&self, target: &Target) -> Option<(u64, Lease)> {
         let mut groups = lock(&self.groups);
         match groups.open(Instant::now())? {
-            (number, Group::Holds(node)) => {
+            (number, Group::Holds(node, _)) => {
                 let lease = Lease::join(&node.upgrade()?, &target.lock)?;
                 Some((number, lease))
             }
@@ -144,8 +186,13 @@ impl SharedReads {
         Ok(match attempt.await? {
             Outcome::Granted(mut leases) => match leases.pop() {
                 Some(lease) => {
-                    let group = Group::Holds(Arc::downgrade(lease.node()));
-                    lock(&self.groups).granted(number, group, Instant::now());
+                    let (node, lock_path) = (Arc::downgrade(lease.node()), lease.lock());
+                    let spare = Lease::join(lease.node(), lock_path);
+                    if let Some(spare) = spare {
+                        lock(&self.groups).granted(number, Instant::now(), |until| {
+                            Group::Holds(node, Spare::keep(spare, until))
+                        });
+                    }
                     Outcome::Granted(Arc::new(lease))
                 }
                 None => Outcome::Stale,

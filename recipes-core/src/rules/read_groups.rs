@@ -8,7 +8,7 @@
 //! | a group is open | joins it |
 //! | none is | begins the next one, which is open |
 //!
-//! | a group is closed | why |
+//! | a group is closed, and its node given up once nobody reads | why |
 //! |---|---|
 //! | when a writer of the session comes | its node may be ahead of the writer's, which must not wait for readers that come later |
 //! | at its grant, if a writer of the session waits | it waits for this group: writers ahead of a reader are over at the reader's grant |
@@ -34,7 +34,7 @@ pub(crate) struct ReadGroups<G> {
 #[derive(Debug)]
 struct OpenGroup<G> {
     number: u64,
-    /// `None` until it is granted, and for one that is open for ever.
+    /// `None` until it is granted.
     until: Option<Instant>,
     group: G,
 }
@@ -74,14 +74,16 @@ impl<G> ReadGroups<G> {
         });
     }
 
-    /// A group is granted. If it is still open, readers join it in this form from now on.
-    pub(crate) fn granted(&mut self, number: u64, group: G, now: Instant) {
+    /// A group is granted. If it is still open, readers join what `hold` makes of it, until the time that it
+    /// gets.
+    pub(crate) fn granted(&mut self, number: u64, now: Instant, hold: impl FnOnce(Instant) -> G) {
         if self.writers > 0 {
             return self.close(number);
         }
         if let Some(open) = self.open.as_mut().filter(|it| it.number == number) {
-            open.until = now.checked_add(self.open_for);
-            open.group = group;
+            let until = now + self.open_for;
+            open.until = Some(until);
+            open.group = hold(until);
         }
     }
 
@@ -139,21 +141,15 @@ mod tests {
     #[test]
     fn granted_group_is_open_for_its_time_and_no_longer() {
         let (mut groups, now) = begun();
-        groups.granted(1, "held", now);
+        groups.granted(1, now, |until| {
+            assert_eq!(until, now + OPEN_FOR);
+            "held"
+        });
         let last = now + OPEN_FOR - Duration::from_nanos(1);
         assert_eq!(open(&mut groups, last), Some("held"));
         assert!(groups.is_open(1, last) && !groups.is_open(2, last));
         assert_eq!(open(&mut groups, now + OPEN_FOR), None);
         assert!(!groups.is_open(1, last), "it is open again");
-    }
-
-    #[test]
-    fn group_without_a_limit_is_open_for_ever() {
-        let mut groups = ReadGroups::new(Duration::MAX);
-        let now = Instant::now();
-        groups.begin(1, "waits");
-        groups.granted(1, "held", now);
-        assert_eq!(open(&mut groups, now + 9_999 * OPEN_FOR), Some("held"));
     }
 
     /// Its node may be ahead of the writer's.
@@ -162,12 +158,12 @@ mod tests {
         for is_granted in [false, true] {
             let (mut groups, now) = begun();
             if is_granted {
-                groups.granted(1, "held", now);
+                groups.granted(1, now, |_| "held");
             }
             groups.writer_came();
             assert_eq!(open(&mut groups, now), None);
             groups.writer_left();
-            groups.granted(1, "held", now);
+            groups.granted(1, now, |_| "held");
             assert_eq!(
                 open(&mut groups, now),
                 None,
@@ -187,7 +183,7 @@ mod tests {
             if !waits {
                 groups.writer_left();
             }
-            groups.granted(1, "held", now);
+            groups.granted(1, now, |_| "held");
             assert_eq!(open(&mut groups, now).is_some(), !waits);
         }
     }
@@ -196,7 +192,7 @@ mod tests {
     fn grant_and_end_of_an_earlier_group_leave_the_next_one_alone() {
         let (mut groups, now) = begun();
         groups.begin(2, "second");
-        groups.granted(1, "held", now);
+        groups.granted(1, now, |_| "held");
         groups.close(1);
         assert_eq!(groups.open(now), Some((2, &"second")));
         groups.close(2);

@@ -267,23 +267,25 @@ impl LockOptions {
         self
     }
 
-    /// Lets the readers of this session share one node: for so long after its grant, further readers get the
-    /// lock without a node of their own. The node goes with the last of them.
+    /// Lets the readers of this session share one node. The session keeps it for so long after its grant, and
+    /// gives the lock to its readers without a request meanwhile, one after the other or at one time.
     ///
-    /// For configuration that many tasks read and few write. Default zero: each reader has a node of its own.
+    /// For configuration that many tasks read and few write. Default zero: each reader has a node of its own,
+    /// which goes with it. A longer time than the session timeout counts as the session timeout.
     ///
     /// # Guarantees
-    /// - A writer of another process that comes while a node is shared waits for this time at most, and then for
-    ///   the readers that hold. Reads that last longer than they are apart never keep it out.
-    /// - Once a writer of this session waits, no reader gets ahead of it.
+    /// - A writer of another process waits for this time at most, whether or not anybody reads, and then for
+    ///   the readers that still hold. A stream of readers never keeps it out.
+    /// - A writer of this session ends the sharing when it comes, and no later reader gets ahead of it.
     /// - A reader joins what a watch on the node, or a read of it, vouches for. Loss, deadline and requests
     ///   to give the lock up reach each of the readers that share a node. Each has a hold of its own, with
     ///   its own [`Owner`](crate::Owner); all have the token of the node.
     /// - A reader that waits, and is joined by others, may give up at any time; the others go on.
     ///
-    /// The record in such a node names no owner, so `lockctl deadlocks` does not see who waits for it. The
-    /// members of a set, readers next to their owner's writer, and writers have nodes of their own. It has
-    /// an effect on read/write locks only.
+    /// The record in such a node names no owner, so `lockctl deadlocks` does not see who waits for it. A session
+    /// whose handles are all dropped is closed when the time is over; [`close`](crate::Session::close) does not wait.
+    /// The members of a set, readers next to their owner's writer, and writers have nodes of their own. It
+    /// has an effect on read/write locks only.
     #[must_use]
     pub fn shared_reads(mut self, open_for: Duration) -> Self {
         self.shared_reads = open_for;

@@ -107,7 +107,8 @@ impl Judge {
         if grant.token.handoff() > self.handoffs_max {
             wrong = Some(format!("{} was handed on too often", grant.node));
         } else if let Some(same) = same_node.filter(|it| it.token >= grant.token) {
-            if same.token != grant.token || same.party != grant.party {
+            let shares = self.shares_reads && grant.kind == LockKind::Read;
+            if same.token != grant.token || same.party != grant.party && !shares {
                 wrong = Some(format!("{} was granted otherwise before", grant.node));
             }
         } else if gone.is_none() {

@@ -37,7 +37,9 @@ pub(super) enum Cut {
 }
 
 pub(super) fn options(plan: &Plan) -> LockOptions {
-    LockOptions::new().local_handoffs(plan.local_handoffs)
+    LockOptions::new()
+        .local_handoffs(plan.local_handoffs)
+        .shared_reads(plan.shared_reads)
 }
 
 /// A random lock of a path.
