@@ -49,7 +49,8 @@ pub(crate) struct HeldNode {
     pub(super) epoch: Arc<Epoch>,
     lapses: u64,
     care: Care,
-    pub(super) signal: watch::Sender<Option<LostReason>>,
+    /// Why it is lost, first of all.
+    lost: Mutex<Option<LostReason>>,
     /// True once a request to give the node up was seen.
     pub(super) revoked: watch::Sender<bool>,
     /// Counts what may continue after the release: readers of the owner next to the node, and
@@ -83,7 +84,7 @@ impl HeldNode {
             epoch: Arc::clone(epoch),
             lapses,
             care: Care::new(connection, own_watch.clone()),
-            signal: watch::Sender::new(None),
+            lost: Mutex::default(),
             revoked: watch::Sender::new(false),
             ties: AtomicU32::new(0),
             leases: Mutex::new(Some(BTreeMap::new())),
@@ -110,8 +111,19 @@ impl HeldNode {
 
     /// Another lease on the node. `None` if the last one has ended: the node is being deleted.
     pub(super) fn join(self: &Arc<Self>, token: FencingToken) -> Option<Arc<LeaseState>> {
-        let mut leases = lock(&self.leases);
-        leases.as_mut().map(|leases| self.enter(leases, token))
+        let lease = {
+            let mut leases = lock(&self.leases);
+            self.enter(leases.as_mut()?, token)
+        };
+        // Those that are on the node when it is lost are told. This one may have come in that moment.
+        if let Some(reason) = self.known_reason() {
+            lease.note_lost(reason);
+        }
+        Some(lease)
+    }
+
+    fn known_reason(&self) -> Option<LostReason> {
+        *lock(&self.lost)
     }
 
     /// Takes a lease away that has ended. True if it was the last: the node is to be deleted.
@@ -150,7 +162,7 @@ impl HeldNode {
 
     /// Why the lock is lost, whether that has been recorded or not; `None` if it is not.
     fn reason(&self) -> Option<LostReason> {
-        if let Some(first) = *self.signal.borrow() {
+        if let Some(first) = self.known_reason() {
             return Some(first);
         }
         // First what a query may have said before the other came.
@@ -238,12 +250,10 @@ impl Tenant for HeldNode {
     fn lose(&self, reason: LostReason) -> LostError {
         // A query may have given a reason that nobody has recorded yet.
         let first = self.reason().unwrap_or(reason);
-        let is_first = self.signal.send_if_modified(|lost| {
-            let is_first = lost.is_none();
-            lost.get_or_insert(first);
-            is_first
-        });
-        let reason = self.signal.borrow().unwrap_or(first);
+        let (is_first, reason) = {
+            let mut lost = lock(&self.lost);
+            (lost.is_none(), *lost.get_or_insert(first))
+        };
         if is_first {
             self.log_loss(reason);
         }

@@ -96,7 +96,7 @@ impl Lease {
     pub(crate) fn keep(&self, turn: Turn) {
         *lock(&self.state.turn) = Some(turn);
         // The lease may have been lost before it had a turn to pass on.
-        if self.state.node.signal.borrow().is_some() {
+        if self.state.signal.borrow().is_some() {
             drop(self.state.take_turn());
         }
     }
@@ -108,7 +108,7 @@ impl Lease {
             .grant
             .begin(kind, self.path(), self.node_path(), self.fencing_token());
         // The lease may have been lost before there was a hold to end.
-        let lost = *state.node.signal.borrow();
+        let lost = *state.signal.borrow();
         if let Some(reason) = lost {
             state.grant.lost(reason);
         }

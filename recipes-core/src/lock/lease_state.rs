@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use futures::future;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{LostError, LostReason};
@@ -37,6 +38,8 @@ pub(crate) struct LeaseState {
     /// Its number among the leases of the node.
     number: u64,
     pub(super) grant: Grant,
+    /// Why it was lost, before it ended.
+    pub(super) signal: watch::Sender<Option<LostReason>>,
     pub(crate) fencing_token: FencingToken,
     pub(super) is_released: AtomicBool,
     /// The turn, if contenders of this process hand the node on. It is passed on when the lease ends.
@@ -49,6 +52,7 @@ impl LeaseState {
             node: Arc::clone(node),
             number,
             grant: Grant::default(),
+            signal: watch::Sender::new(None),
             fencing_token,
             is_released: AtomicBool::new(false),
             turn: Mutex::default(),
@@ -61,14 +65,13 @@ impl LeaseState {
     }
 
     /// Completes when the lock is lost, never after a release. The future keeps nothing alive.
-    pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostError> + Send + use<> {
-        let mut signal = self.node.signal.subscribe();
-        let (path, lease) = (Arc::clone(&self.node.lock_path), Arc::downgrade(self));
+    pub(crate) fn lost(&self) -> impl Future<Output = LostError> + Send + use<> {
+        let mut signal = self.signal.subscribe();
+        let path = Arc::clone(&self.node.lock_path);
         async move {
             let lost = signal.wait_for(Option::is_some).await.map(|reason| *reason);
             match lost {
-                // Others may share the node for longer.
-                Ok(Some(reason)) if is_held(&lease) => LostError {
+                Ok(Some(reason)) => LostError {
                     path: path.to_string(),
                     reason,
                 },
@@ -86,7 +89,8 @@ impl LeaseState {
         async move {
             let is_revoked = revoked.wait_for(|it| *it).await.is_ok();
             // The request may be older than a release, if nothing polled this in between.
-            if !is_revoked || !is_held(&lease) {
+            let is_held = Weak::upgrade(&lease).is_some_and(|it| !it.is_released());
+            if !is_revoked || !is_held {
                 future::pending().await
             }
         }
@@ -94,6 +98,11 @@ impl LeaseState {
 
     /// The node is lost. Contenders of this process need not wait until its guards are dropped.
     pub(super) fn note_lost(&self, reason: LostReason) {
+        self.signal.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(reason);
+            is_first
+        });
         self.grant.lost(reason);
         drop(self.take_turn());
     }
@@ -124,8 +133,4 @@ impl LeaseState {
     pub(crate) fn untie(&self) {
         self.node.ties.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-fn is_held(lease: &Weak<LeaseState>) -> bool {
-    Weak::upgrade(lease).is_some_and(|it| !it.is_released())
 }

@@ -306,16 +306,12 @@ async fn state_says_that_a_lease_is_over_and_records_nothing() {
     let lost = GuardState::Lost(LostReason::DeadlinePassed);
     assert_eq!(lease.state(), lost);
     assert!(lease.is_measured(), "the hold was ended");
-    assert_eq!(
-        *lease.state.node.signal.borrow(),
-        None,
-        "the loss was recorded"
-    );
+    assert_eq!(*lease.state.signal.borrow(), None, "the loss was recorded");
     // A check does record it.
     lease.check().unwrap_err();
     assert!(!lease.is_measured());
     assert_eq!(
-        *lease.state.node.signal.borrow(),
+        *lease.state.signal.borrow(),
         Some(LostReason::DeadlinePassed)
     );
     assert_eq!(lease.state(), lost);
