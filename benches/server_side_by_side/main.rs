@@ -58,6 +58,7 @@ use std::time::Duration;
 use conditions::Conditions;
 use counts::Counts;
 use options::Options;
+use ours::OURS;
 use plan::Case;
 use record::{Record, operations};
 use report::Measured;
@@ -109,8 +110,14 @@ async fn main() {
 fn cases_of(options: &Options, stage: &Stage) -> Vec<Case> {
     let mut cases = plan::cases(options.store.page().round_trip);
     cases.retain(|case| options.asks_for(case));
-    cases.retain(|case| stage.sides.iter().any(|side| side.does(case.work)));
+    cases.retain(|case| stage.sides.iter().any(|side| does(&**side, case.work)));
     cases
+}
+
+/// Whether a side takes part. Only ours has readers that share a node.
+fn does(side: &dyn Side, work: Work) -> bool {
+    let is_ours_alone = matches!(work, Work::ReadWrite { shares: true, .. });
+    side.does(work) && (!is_ours_alone || side.name() == OURS)
 }
 
 /// What is compared on one server.
@@ -154,7 +161,7 @@ impl Bench<'_> {
     /// The sides that do a case.
     fn sides(&self, case: &Case) -> Vec<usize> {
         let sides = self.stage.sides.iter().enumerate();
-        let sides = sides.filter(|(_, side)| side.does(case.work));
+        let sides = sides.filter(|(_, side)| does(&***side, case.work));
         sides.map(|(number, _)| number).collect()
     }
 

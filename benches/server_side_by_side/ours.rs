@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use lock_recipes::{
-    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, Member, MultiLock,
-    Session,
+    DistributedLock, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions, Member,
+    MultiLock, Session,
 };
 
 use super::loops::Contender;
-use super::side::{InProcess, Lock, Locks, Side};
-use super::work::{Place, Work};
+use super::side::{InProcess, Lock, Locks, Side, TaskOf};
+use super::work::{Place, SHARED, Work};
 
 /// The heading of its column.
 pub(crate) const OURS: &str = "ours";
@@ -56,9 +56,12 @@ impl Locks for Ours {
         OneLock(Arc::new(lock))
     }
 
-    async fn pair(&mut self, client: usize, place: &Place) -> [OneLock; 2] {
-        let session = self.session(client, place).await;
-        let lock = InterProcessReadWriteLock::new(session, &path(&place.lock)).unwrap();
+    async fn pair(&mut self, task: TaskOf, place: &Place) -> [OneLock; 2] {
+        let session = self.session(task.client, place).await;
+        let shared = if task.shares { SHARED } else { Duration::ZERO };
+        let options = LockOptions::new().shared_reads(shared);
+        let path = path(&place.lock);
+        let lock = InterProcessReadWriteLock::with_options(session, &path, &options).unwrap();
         [
             OneLock(Arc::new(lock.read_lock())),
             OneLock(Arc::new(lock.write_lock())),

@@ -72,14 +72,26 @@ pub(crate) const TRY: &str = "failed try-acquire";
 pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
 const PARALLEL: &str = "32 distinct locks in parallel on one session";
 const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+pub(crate) const CONFIGURATION: [&str; 2] = [
+    "read/write, 4 sessions of 8 tasks, 10 % writes",
+    "read/write, 4 sessions of 8 tasks, 1 % writes",
+];
+pub(crate) const CONFIGURATION_SHARED: [&str; 2] = [
+    "10 % writes, readers of a session share a node for 10 ms",
+    "1 % writes, readers of a session share a node for 10 ms",
+];
 
 /// All cases, in the order of the table. A round trip has a name of its own on each store.
 pub(crate) fn cases(round_trip: &'static str) -> Vec<Case> {
     let sessions = CONTENDERS;
-    let mix = Work::ReadWrite {
+    let mix = |sessions, tasks, write_percent, shares| Work::ReadWrite {
         sessions,
-        write_percent: 10,
+        tasks,
+        write_percent,
+        shares,
     };
+    let [often, seldom] = CONFIGURATION;
+    let [often_shared, seldom_shared] = CONFIGURATION_SHARED;
     let cases = [
         (round_trip, Work::RoundTrip),
         (UNCONTENDED, Work::Uncontended),
@@ -88,7 +100,11 @@ pub(crate) fn cases(round_trip: &'static str) -> Vec<Case> {
         (TRY, Work::Try),
         (SET, Work::Set { members: 8 }),
         (PARALLEL, Work::Parallel { locks: 32 }),
-        (READ_WRITE, mix),
+        (READ_WRITE, mix(sessions, 1, 10, false)),
+        (often, mix(4, 8, 10, false)),
+        (often_shared, mix(4, 8, 10, true)),
+        (seldom, mix(4, 8, 1, false)),
+        (seldom_shared, mix(4, 8, 1, true)),
     ];
     cases.map(|(name, work)| Case { name, work }).to_vec()
 }

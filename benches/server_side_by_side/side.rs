@@ -39,6 +39,16 @@ pub(crate) trait Lock: Contender + Clone {
     fn is_refused(&self) -> impl Future<Output = bool> + Send;
 }
 
+/// A task that reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskOf {
+    pub(crate) client: usize,
+    /// Among the tasks of all clients.
+    pub(crate) number: usize,
+    /// Whether its client's readers share a node.
+    pub(crate) shares: bool,
+}
+
 /// How one side's clients in this process come to their locks. They stay connected for all
 /// measurements.
 pub(crate) trait Locks: 'static {
@@ -54,8 +64,8 @@ pub(crate) trait Locks: 'static {
         0
     }
 
-    /// The locks for reading and for writing, as this client sees them.
-    async fn pair(&mut self, _client: usize, _place: &Place) -> [Self::Lock; 2] {
+    /// The locks for reading and for writing, as a task of a client sees them.
+    async fn pair(&mut self, _task: TaskOf, _place: &Place) -> [Self::Lock; 2] {
         unreachable!("it does not take part in this")
     }
 
@@ -135,15 +145,20 @@ impl<L: Locks> InProcess<L> {
             }
             Work::ReadWrite {
                 sessions,
+                tasks,
                 write_percent,
+                shares,
             } => {
                 let mut contenders = Vec::new();
-                for (client, seed) in (0..sessions).zip(RANDOM_SEED..) {
-                    contenders.push(ReadWrite {
-                        locks: locks.pair(client, place).await,
-                        write_percent,
-                        random: fastrand::Rng::with_seed(seed),
-                    });
+                for (number, seed) in (0..sessions * tasks).zip(RANDOM_SEED..) {
+                    let client = number / tasks;
+                    let task = TaskOf {
+                        client,
+                        number,
+                        shares,
+                    };
+                    let locks = locks.pair(task, place).await;
+                    contenders.push(ReadWrite::new(locks, write_percent, seed));
                 }
                 together(contenders, length).await
             }
@@ -182,6 +197,16 @@ struct ReadWrite<L> {
     locks: [L; 2],
     write_percent: u8,
     random: fastrand::Rng,
+}
+
+impl<L> ReadWrite<L> {
+    fn new(locks: [L; 2], write_percent: u8, seed: u64) -> Self {
+        Self {
+            locks,
+            write_percent,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
 }
 
 impl<L: Lock> Contender for ReadWrite<L> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
 use super::loops::{Contender, each};
-use super::side::{InProcess, Lock, Locks, Side};
+use super::side::{InProcess, Lock, Locks, Side, TaskOf};
 use super::work::{POLL, Place, Work};
 
 pub(crate) const NAIVE: &str = "naive row";
@@ -105,8 +105,9 @@ impl<C: Connection> Locks for SqlLocks<C> {
         lock
     }
 
-    async fn pair(&mut self, client: usize, place: &Place) -> [SqlLock<C>; 2] {
-        let write = self.lock(client, &place.lock, place).await;
+    async fn pair(&mut self, task: TaskOf, place: &Place) -> [SqlLock<C>; 2] {
+        // As above: a connection for each task.
+        let write = self.lock(task.number, &place.lock, place).await;
         let way = self.way.readers.unwrap();
         [
             SqlLock {

@@ -32,10 +32,18 @@ pub(crate) enum Work {
     Paced { sessions: usize },
     /// Contenders of one session that want different locks.
     Parallel { locks: usize },
-    /// Sessions that read and write under one lock.
-    ReadWrite { sessions: usize, write_percent: u8 },
+    /// Tasks of some sessions, so many in each, that read and write under one lock.
+    ReadWrite {
+        sessions: usize,
+        tasks: usize,
+        write_percent: u8,
+        /// Only this library has its readers share a node, for [`SHARED`].
+        shares: bool,
+    },
 }
 
+/// For how long readers share a node.
+pub(crate) const SHARED: Duration = Duration::from_millis(10);
 /// How long a holder works.
 pub(crate) const HOLD: Duration = Duration::from_millis(2);
 /// How long a contender does something else. With eight contenders some always wait.
@@ -82,8 +90,10 @@ impl fmt::Display for Order<'_> {
             Work::Parallel { locks } => write!(f, " {locks}"),
             Work::ReadWrite {
                 sessions,
+                tasks,
                 write_percent,
-            } => write!(f, " {sessions} {write_percent}"),
+                ..
+            } => write!(f, " {sessions} {tasks} {write_percent}"),
             Work::RoundTrip | Work::Uncontended | Work::Hold | Work::Try | Work::Free => Ok(()),
         }
     }

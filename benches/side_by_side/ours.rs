@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::crowd::{self, Crowd};
 use super::loops::{Contender, cycles, each, nanos, together};
-use super::work::{Place, Work};
+use super::work::{Place, SHARED, Work};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 /// How many contenders join at a time. Each requests a listing, and a server keeps in memory what
@@ -73,13 +73,14 @@ impl Ours {
             }
             Work::ReadWrite {
                 sessions,
+                tasks,
                 write_percent,
+                shares,
             } => {
                 let sessions = self.sessions(&place.at, sessions).await;
-                let both = sessions.iter().zip(RANDOM_SEED..).map(|(session, seed)| {
-                    ReadWrite::new(session, &place.path, write_percent, seed)
-                });
-                together(both.collect(), length).await
+                let shared = if shares { SHARED } else { Duration::ZERO };
+                let tasks = read_write(sessions, tasks, &place.path, shared, write_percent);
+                together(tasks, length).await
             }
             Work::Try => self.tries(place).await,
             Work::Hold => {
@@ -236,6 +237,21 @@ impl Contender for OnePermit {
     }
 }
 
+/// So many tasks of each session, whose readers share a node for so long.
+fn read_write(
+    sessions: &[Session],
+    tasks: usize,
+    path: &str,
+    shared: Duration,
+    write_percent: u8,
+) -> Vec<ReadWrite> {
+    let options = LockOptions::new().shared_reads(shared);
+    let tasks = sessions.iter().flat_map(|it| (0..tasks).map(move |_| it));
+    let both = tasks.zip(RANDOM_SEED..);
+    both.map(|(session, seed)| ReadWrite::new(session, path, &options, write_percent, seed))
+        .collect()
+}
+
 struct ReadWrite {
     /// The locks for reading and for writing.
     locks: [Lock; 2],
@@ -244,8 +260,14 @@ struct ReadWrite {
 }
 
 impl ReadWrite {
-    fn new(session: &Session, path: &str, write_percent: u8, seed: u64) -> Self {
-        let lock = InterProcessReadWriteLock::new(session, path).unwrap();
+    fn new(
+        session: &Session,
+        path: &str,
+        options: &LockOptions,
+        write_percent: u8,
+        seed: u64,
+    ) -> Self {
+        let lock = InterProcessReadWriteLock::with_options(session, path, options).unwrap();
         Self {
             locks: [Arc::new(lock.read_lock()), Arc::new(lock.write_lock())],
             write_percent,

@@ -57,6 +57,19 @@ pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
 pub(crate) const PERMIT: &str = "semaphore of 5, acquire + release of one permit";
 pub(crate) const PARALLEL: &str = "32 distinct locks in parallel on one session";
 pub(crate) const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
+/// With its own nodes, and with readers that share one, at so many writes in a hundred.
+pub(crate) const CONFIGURATION: [(&str, &str, u8); 2] = [
+    (
+        "read/write, 4 sessions of 8 tasks, 10 % writes",
+        "10 % writes, readers of a session share a node for 10 ms",
+        10,
+    ),
+    (
+        "read/write, 4 sessions of 8 tasks, 1 % writes",
+        "1 % writes, readers of a session share a node for 10 ms",
+        1,
+    ),
+];
 pub(crate) const LOCAL: &str = "one lock, 8 contenders of one session";
 /// This library hands the lock on among these contenders.
 pub(crate) const LOCAL_HANDED_ON: &str =
@@ -154,11 +167,18 @@ pub(crate) fn cases() -> Vec<Case> {
             &[Kind::Ours, Kind::Curator, Kind::Raw],
         ),
     ];
-    let mix = Work::ReadWrite {
-        sessions: CONTENDERS,
-        write_percent: 10,
+    let mix = |sessions, tasks, write_percent, shares| Work::ReadWrite {
+        sessions,
+        tasks,
+        write_percent,
+        shares,
     };
-    cases.push(Case::new(READ_WRITE, mix, &PAIR));
+    cases.push(Case::new(READ_WRITE, mix(CONTENDERS, 1, 10, false), &PAIR));
+    for (name, shared, percent) in CONFIGURATION {
+        cases.push(Case::new(name, mix(4, 8, percent, false), &PAIR));
+        let case = Case::new(shared, mix(4, 8, percent, true), &[Kind::Ours]);
+        cases.push(case.beside(name.to_owned()));
+    }
     let with_kazoo = [Kind::Ours, Kind::Curator, Kind::Kazoo];
     let local = |handoffs| Work::Local {
         contenders: CONTENDERS,

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+/// For how long readers share a node.
+pub(crate) const SHARED: Duration = Duration::from_millis(10);
+
 /// One step of work. Its answer consists of numbers, by kind:
 ///
 /// | work | figures |
@@ -30,8 +33,14 @@ pub(crate) enum Work {
     Local { contenders: usize, handoffs: u32 },
     /// Contenders of one session that want different locks.
     Parallel { locks: usize },
-    /// Sessions that read and write under one lock.
-    ReadWrite { sessions: usize, write_percent: u8 },
+    /// Tasks of some sessions, so many in each, that read and write under one lock.
+    ReadWrite {
+        sessions: usize,
+        tasks: usize,
+        write_percent: u8,
+        /// Only this library has its readers share a node, for [`SHARED`].
+        shares: bool,
+    },
     /// Lets another session hold the lock, from now on.
     Hold,
     /// Tries in vain to get a lock that is held.
@@ -80,8 +89,10 @@ impl fmt::Display for Order<'_> {
             Work::Parallel { locks } => write!(f, "parallel {place} {locks}"),
             Work::ReadWrite {
                 sessions,
+                tasks,
                 write_percent,
-            } => write!(f, "readwrite {place} {sessions} {write_percent}"),
+                ..
+            } => write!(f, "readwrite {place} {sessions} {tasks} {write_percent}"),
             Work::Hold => write!(f, "hold {place}"),
             Work::Try => write!(f, "try {place}"),
             Work::Free => write!(f, "free"),

@@ -175,12 +175,15 @@ public final class CuratorBench {
 
     private List<Cycle> readWrite(String at, String path, Words words) throws Exception {
         int sessions = words.number("SESSIONS");
+        int tasks = words.number("TASKS");
         int writePercent = words.number("WRITE_PERCENT");
         List<Cycle> cycles = new ArrayList<>();
         for (CuratorFramework client : clients(at, sessions)) {
             InterProcessReadWriteLock lock = new InterProcessReadWriteLock(client, path);
-            Random random = new Random(RANDOM_SEED + cycles.size());
-            cycles.add(() -> once(random.nextInt(100) < writePercent ? lock.writeLock() : lock.readLock()));
+            for (int task = 0; task < tasks; task++) {
+                Random random = new Random(RANDOM_SEED + cycles.size());
+                cycles.add(() -> once(random.nextInt(100) < writePercent ? lock.writeLock() : lock.readLock()));
+            }
         }
         return cycles;
     }

@@ -223,12 +223,15 @@ public final class RedissonBench {
 
     private List<Runnable> readWrite(String url, String name, Words words) {
         int sessions = words.number("SESSIONS");
+        int tasks = words.number("TASKS");
         int writePercent = words.number("WRITE_PERCENT");
         List<Runnable> cycles = new ArrayList<>();
         for (int session = 0; session < sessions; session++) {
             RReadWriteLock lock = client(url, session).getReadWriteLock(name);
-            Random random = new Random(RANDOM_SEED + session);
-            cycles.add(() -> once(random.nextInt(100) < writePercent ? lock.writeLock() : lock.readLock()));
+            for (int task = 0; task < tasks; task++) {
+                Random random = new Random(RANDOM_SEED + cycles.size());
+                cycles.add(() -> once(random.nextInt(100) < writePercent ? lock.writeLock() : lock.readLock()));
+            }
         }
         return cycles;
     }
