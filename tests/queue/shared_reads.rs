@@ -52,6 +52,7 @@ on_every_ensemble!(
     writer_goes_ahead_of_the_readers_of_its_session_that_come_later,
     reader_that_tries_joins_a_node_and_never_one_that_waits,
     each_reader_has_a_hold_of_its_own,
+    node_that_was_removed_unnoticed_is_joined_by_nobody,
     downgraded_writer_shares_its_node_with_nobody,
 );
 on_ensembles_of_their_own!(readers_join_a_node_without_a_write);
@@ -248,6 +249,19 @@ async fn each_reader_has_a_hold_of_its_own(ensemble: TestEnsemble) {
     assert_eq!(other.lost().await.reason, LostReason::NodeRemoved);
     assert!(ends.now_or_never().is_none(), "it was released before");
     other.release().await.unwrap_err();
+}
+
+/// Nobody watches a node in the first moments after its grant.
+async fn node_that_was_removed_unnoticed_is_joined_by_nobody(ensemble: TestEnsemble) {
+    let session = ensemble.session().await;
+    let lock = for_long(&session);
+    let first = lock.read().await.unwrap();
+    ensemble.delete(&node(&first)).await;
+    let next = lock.read().await.unwrap();
+    assert_ne!(node(&next), node(&first));
+    next.verify().await.unwrap();
+    next.release().await.unwrap();
+    first.release().await.unwrap_err();
 }
 
 async fn downgraded_writer_shares_its_node_with_nobody(ensemble: TestEnsemble) {
