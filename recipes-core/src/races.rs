@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::error::LostReason;
 use crate::lock::hold::{Hold, HoldState};
+use crate::lock::lease::Lease;
 use crate::lock::local_queue::LocalQueue;
 use crate::lock::table::{Key, Present};
 use crate::lock::target::Target;
@@ -95,6 +96,35 @@ fn node_is_handed_on_or_shared_with_a_reader_and_not_both() {
         let deletion = lease.retire();
         let is_shared = reader.join().unwrap();
         assert!(!is_shared || deletion.is_some(), "shared and handed on");
+    });
+}
+
+/// If neither happened, nobody would delete the node. If both did, a reader would hold without one.
+#[test]
+fn node_is_joined_by_a_reader_or_deleted_by_the_last_and_not_both() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let target = target(&stage);
+        let lease = stage.lease_of(&target.lock, 1, None);
+        let (node, lock) = (Arc::clone(lease.node()), Arc::clone(&target.lock));
+        let joining = thread::spawn(move || Lease::join(&node, &lock));
+        let is_deleted = lease.retire().is_some();
+        let joined = joining.join().unwrap();
+        assert_eq!(joined.is_none(), is_deleted);
+    });
+}
+
+#[test]
+fn reader_that_joins_a_node_when_it_is_lost_is_told() {
+    explore(|runtime| {
+        let stage = runtime.block_on(Stage::new());
+        let target = target(&stage);
+        let lease = Arc::new(stage.lease_of(&target.lock, 1, None));
+        let lost = Arc::clone(&lease);
+        let losing = thread::spawn(move || drop(lost.note_loss(LostReason::NodeRemoved)));
+        let joined = Lease::join(lease.node(), &target.lock).unwrap();
+        losing.join().unwrap();
+        assert!(joined.lost().now_or_never().is_some(), "not told");
     });
 }
 
