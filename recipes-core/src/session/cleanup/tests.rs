@@ -76,6 +76,21 @@ async fn one_that_is_gone_stops_none_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_of_unknown_outcome_is_tried_again_before_the_others() {
+    let stage = Stage::new().await;
+    let all = Doomed::Nodes(paths(["/a/1", "/a/2"]));
+    let mut outcome = cleanup(&stage).delete(all, &stage.epoch);
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoAuth))).unwrap();
+    deleting(&stage, "/a/1").await.send(Err(unknown())).unwrap();
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(SECOND).await;
+    let (count, _) = deleting_together(&stage).await;
+    assert_eq!(count, 2);
+    assert!(outcome.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletion_of_unknown_outcome_is_tried_again() {
     let stage = Stage::new().await;
     let one = Doomed::Nodes(paths(["/a/1"]));
@@ -277,6 +292,11 @@ async fn deletes_of_a_search_are_in_flight_together() {
         let made = Doomed::MadeWith(vec![("/a".to_owned(), *uuid)]);
         drop(cleanup(&stage).delete(made, &stage.epoch));
     }
+    let remaining = Remaining {
+        nodes: 100,
+        first: "/a".to_owned(),
+    };
+    assert_eq!(cleanup(&stage).remaining(&stage.epoch), Some(remaining));
     // The first search began with the first of them.
     while cleanup(&stage).remaining(&stage.epoch).is_some() {
         settle().await;
@@ -306,6 +326,19 @@ async fn deletes_of_a_search_are_in_flight_together() {
         for answer in answers {
             answer.send(Ok(Vec::new())).unwrap();
         }
+    }
+}
+
+/// A storm would otherwise list a directory once for each create that was given up.
+#[tokio::test(start_paused = true)]
+async fn what_comes_during_a_search_shares_the_next() {
+    let stage = Stage::new().await;
+    let made = |id| Doomed::MadeWith(vec![("/a".to_owned(), Uuid::from_u128(id))]);
+    drop(cleanup(&stage).delete(made(1), &stage.epoch));
+    assert_eq!(stage.log().await, ["multi of 1", "list /a"]);
+    for id in 2..9 {
+        drop(cleanup(&stage).delete(made(id), &stage.epoch));
+        assert!(stage.log().await.is_empty());
     }
 }
 

@@ -148,3 +148,87 @@ async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
     assert_eq!(left(&[1, 1, 2], false), Some(1));
     assert_eq!(left(&[1, 1, 2], true), Some(1));
 }
+
+/// Releases `path` as one of those that may leave together.
+fn shared(stage: &Stage, path: &str) -> impl Future<Output = Option<Deleted>> + use<> {
+    let mut deletion = cleanup(stage).deletion(path, &stage.epoch);
+    Deletion::share(vec![(&mut deletion, &stage.epoch)]);
+    deletion.finish(stage.epoch.deadline())
+}
+
+/// A store that has not ended the session yet would keep the nodes as long as it lives.
+#[tokio::test(start_paused = true)]
+async fn group_whose_session_ends_is_told_at_once_and_searched_for_in_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    let _first = tokio::spawn(shared(&stage, "/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(shared(&stage, path)));
+    let (_, together) = deleting_together(&stage).await;
+    together
+        .send(Err(failed(NodesError::SessionEnded)))
+        .unwrap();
+    for other in others {
+        let told = other.await.unwrap();
+        assert!(matches!(told, Some(Deleted::WithSession)), "{told:?}");
+    }
+    expire(&stage).await;
+    let mut deleted = Vec::new();
+    while let Some(asked) = {
+        settle().await;
+        next.asked()
+    } {
+        match asked {
+            Asked::List(_, listed) => drop(listed.send(Ok(paths(["2", "3"])))),
+            Asked::Multi(operations, answer) => {
+                deleted.extend(operations.iter().map(|it| it.path().to_owned()));
+                drop(answer.send(Ok(Vec::new())));
+            }
+            Asked::Delete(path, answer) => {
+                deleted.push(path);
+                drop(answer.send(Ok(())));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    deleted.sort();
+    assert_eq!(deleted, ["/a/2", "/a/3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_a_group_whose_session_ends_then_is_told_at_once() {
+    let stage = Stage::new().await;
+    let _first = tokio::spawn(shared(&stage, "/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let [second, _third] = ["/a/2", "/a/3"].map(|path| tokio::spawn(shared(&stage, path)));
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    let ended = Err(NodesError::SessionEnded);
+    deleting(&stage, "/a/2").await.send(ended).unwrap();
+    settle().await;
+    assert!(second.is_finished());
+    assert!(matches!(second.await.unwrap(), Some(Deleted::WithSession)));
+}
+
+/// Locks of two sessions are released together. Each node goes by its own session.
+#[tokio::test(start_paused = true)]
+async fn each_session_deletes_its_own_nodes() {
+    let stages = [Stage::new().await, Stage::new().await];
+    let [first, second] = &stages;
+    let deletion = |stage: &Stage, path| cleanup(stage).deletion(path, &stage.epoch);
+    let mut deletions = [
+        (deletion(first, "/a/1"), first),
+        (deletion(second, "/b/1"), second),
+        (deletion(first, "/a/2"), first),
+        (deletion(second, "/b/2"), second),
+    ];
+    let all = deletions.iter_mut();
+    Deletion::share(all.map(|(it, stage)| (it, &*stage.epoch)).collect());
+    for (stage, expected) in stages.iter().zip([["/a/1", "/a/2"], ["/b/1", "/b/2"]]) {
+        let Asked::Multi(operations, _) = stage.asked().await else {
+            panic!("not together")
+        };
+        let paths: Vec<_> = operations.iter().map(NodeOp::path).collect();
+        assert_eq!(paths, expected);
+        assert!(stage.log().await.is_empty());
+    }
+}
