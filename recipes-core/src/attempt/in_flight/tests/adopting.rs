@@ -374,3 +374,33 @@ async fn creates_of_sets_are_adopted_and_deleted_as_a_whole() {
     let deleted: Vec<_> = deletes.iter().map(|it| it.path().to_owned()).collect();
     assert_eq!(deleted, paths);
 }
+
+/// Nobody may ever answer the requests of a session that is over.
+#[tokio::test(start_paused = true)]
+async fn create_that_is_given_up_after_its_session_is_looked_for_in_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    let _unanswered = {
+        attempt!(flight, stage, one(&stage));
+        enter(&mut flight).await;
+        let create = create(&stage).await;
+        stage
+            .nodes
+            .connection_is(Connection::Ended(EndReason::Expired));
+        settle().await;
+        stage.session.core().open_epoch("/").await.unwrap();
+        create
+    };
+    settle().await;
+    assert_eq!(next.log(), ["list /a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_that_was_not_sent_before_it_is_given_up_is_not_sent_then() {
+    let stage = Stage::new().await;
+    {
+        attempt!(flight, stage, one(&stage));
+        flight.carry_out(Action::Enter(vec![0]));
+    }
+    let log = stage.log().await;
+    assert!(!log.iter().any(|it| it.starts_with("create")), "{log:?}");
+}
