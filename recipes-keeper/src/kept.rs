@@ -273,7 +273,50 @@ pub(crate) fn doubted(wait: Duration, session_timeout: Duration) -> Option<Insta
 
 #[cfg(test)]
 mod tests {
+    use futures::future::{self, BoxFuture, FutureExt};
+
     use super::*;
+    use crate::reading::Reads;
+    use crate::wire::Source;
+
+    /// A second try must have time before the session expires.
+    #[test]
+    fn connection_takes_a_quarter_of_the_timeout_and_no_longer_than_the_service_waits() {
+        let second = Duration::from_secs(1);
+        let cases = [(12, 15, 3), (12, 2, 2), (2, 15, 1), (60, 15, 15)];
+        for (timeout, patience, expected) in cases {
+            let options = SessionOptions::new()
+                .session_timeout(second * timeout)
+                .connect_timeout(second * patience);
+            let terms = Terms::new(Arc::new(Nowhere), &options);
+            assert_eq!(terms.connect_timeout, second * expected);
+            assert_eq!(terms.session_timeout, second * timeout);
+            assert_eq!(terms.container_rest, Duration::from_secs(60));
+            assert!(!terms.is_new && !terms.only_reads);
+            assert!(Terms::new(Arc::new(Nowhere), &options.read_only(true)).only_reads);
+        }
+    }
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Server for Nowhere {
+        fn open<'a>(
+            &'a self,
+            _: &'a Arc<Shared>,
+            _: u64,
+        ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+            future::pending().boxed()
+        }
+
+        fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+            future::pending().boxed()
+        }
+
+        fn may_pass(&self, _: &Source) -> bool {
+            false
+        }
+    }
 
     #[test]
     fn long_listings_are_expected_for_a_while_after_short_ones() {
