@@ -20,6 +20,17 @@ async fn next_wire_is_told_of_the_session_once_it_goes_on() {
     );
 }
 
+/// Servers let only so many of them be.
+#[tokio::test(start_paused = true)]
+async fn lost_connection_is_closed_before_the_next_is_made() {
+    let mut scene = Scene::open(APART).await;
+    let wires = |scene: &Scene| Arc::strong_count(&scene.server.subscribed) - 1;
+    assert_eq!(wires(&scene), 1);
+    scene.lose(1);
+    let _resume = scene.resume().await;
+    assert_eq!(wires(&scene), 1);
+}
+
 /// The server chooses how to log in, and a client may know no such way.
 #[tokio::test(start_paused = true)]
 async fn client_that_panics_costs_connections_and_not_the_session() {
