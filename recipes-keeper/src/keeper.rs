@@ -195,12 +195,10 @@ impl Keeper {
     async fn connect_again(&mut self) -> Result<Box<dyn Wire>, EndReason> {
         let connected = connected(&self.kept, &mut self.connections);
         tokio::pin!(connected);
-        if !self.closed.is_terminated() {
-            tokio::select! {
-                biased;
-                _ = &mut self.closed => {}
-                connected = &mut connected => return connected,
-            }
+        tokio::select! {
+            biased;
+            _ = &mut self.closed => {}
+            connected = &mut connected => return connected,
         }
         // What waits is still to be sent, and the nodes are to go. After the timeout they have gone
         // without us.
@@ -250,8 +248,7 @@ async fn waker() -> Waker {
 
 /// When to look whether something is to be done.
 fn ticks(timeout: Duration, beat: Duration) -> Interval {
-    let every = (timeout / 24).min(beat / 2).max(Duration::from_millis(1));
-    let mut ticks = interval(every);
+    let mut ticks = interval((timeout / 24).min(beat / 2));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
