@@ -273,11 +273,8 @@ pub(crate) fn doubted(wait: Duration, session_timeout: Duration) -> Option<Insta
 
 #[cfg(test)]
 mod tests {
-    use futures::future::{self, BoxFuture, FutureExt};
-
     use super::*;
-    use crate::reading::Reads;
-    use crate::wire::Source;
+    use crate::reading::tests::Readable;
 
     /// A second try must have time before the session expires.
     #[test]
@@ -288,33 +285,12 @@ mod tests {
             let options = SessionOptions::new()
                 .session_timeout(second * timeout)
                 .connect_timeout(second * patience);
-            let terms = Terms::new(Arc::new(Nowhere), &options);
+            let terms = Terms::new(Arc::new(Readable(true)), &options);
             assert_eq!(terms.connect_timeout, second * expected);
             assert_eq!(terms.session_timeout, second * timeout);
             assert_eq!(terms.container_rest, Duration::from_secs(60));
             assert!(!terms.is_new && !terms.only_reads);
-            assert!(Terms::new(Arc::new(Nowhere), &options.read_only(true)).only_reads);
-        }
-    }
-
-    #[derive(Debug)]
-    struct Nowhere;
-
-    impl Server for Nowhere {
-        fn open<'a>(
-            &'a self,
-            _: &'a Arc<Shared>,
-            _: u64,
-        ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
-            future::pending().boxed()
-        }
-
-        fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
-            future::pending().boxed()
-        }
-
-        fn may_pass(&self, _: &Source) -> bool {
-            false
+            assert!(Terms::new(Arc::new(Readable(true)), &options.read_only(true)).only_reads);
         }
     }
 
