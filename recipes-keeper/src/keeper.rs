@@ -17,7 +17,6 @@ use crate::answers::Trouble;
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, doubted, quarantined};
-use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::{Queue, Waiting};
 use crate::resume::connected;
@@ -54,9 +53,7 @@ impl Keeper {
             // was dropped, or it was promoted.
             is_known: is_first && terms.is_new,
         };
-        let sent = Moment::now();
         let opened = wire.open(open).await?;
-        shared.was_heard(sent);
         let promise = Promise {
             guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.quarantine),
@@ -223,7 +220,6 @@ impl Keeper {
         // Without an answer the session ends by itself.
         let patience = kept.terms.session_timeout / 4;
         let is_closed = tokio::time::timeout(patience, closed).await.is_ok();
-        drop(kept.disconnect());
         if !is_closed {
             debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
         }
