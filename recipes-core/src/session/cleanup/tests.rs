@@ -9,6 +9,7 @@ use crate::scripted::{Answer, Asked, MILLI, SECOND, Scripted, Stage, failed, set
 use crate::store::nodes::{Connection, EndReason, NodeOpDone};
 
 mod releases;
+mod searches;
 
 fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
@@ -233,6 +234,7 @@ async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
         }
         let told = outcome.await.unwrap();
         assert!(matches!(told, Deleted::WithSession), "{told:?}");
+        assert_eq!(*crate::sync::lock(&next.gone), ["/a/1"]);
         cleanup(&stage).drained().await;
         assert!(next.log().is_empty());
     }
