@@ -36,6 +36,7 @@ macro_rules! flight {
 }
 
 mod adopting;
+mod answers;
 
 fn granted(czxid: i64) -> Vec<GrantedNode> {
     let name = "n".to_owned();
