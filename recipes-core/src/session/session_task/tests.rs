@@ -4,9 +4,9 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::poll;
 
 use super::*;
-use crate::error::AcquireError;
+use crate::error::{AcquireError, ConnectError, Error};
 use crate::lock::session::Session;
-use crate::scripted::{Answer, Asked, SECOND, Scripted, Stage, T, settle, unknown};
+use crate::scripted::{Answer, Asked, SECOND, Scripted, Sessions, Stage, T, settle, unknown};
 use crate::session::options::SessionOptions;
 use crate::sync::{Mutex, lock};
 
@@ -214,4 +214,25 @@ async fn close_does_not_wait_for_the_end_of_an_outage() {
     tokio::time::advance(SECOND).await;
     settle().await;
     assert!(poll!(closing.as_mut()).is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_waits_for_the_session_as_long_as_it_may() {
+    let slow = SessionOptions::new().open(Sessions::of(&opens(), 3 * SECOND), "here");
+    assert!(slow.await.is_ok());
+    let refuses = Says::new([Err(NodesError::NoAuth)]);
+    let refused = SessionOptions::new().open(Arc::new(refuses), "here").await;
+    let Err(Error::Connect(ConnectError::Refused { address, .. })) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(address, "here");
+    let began = Instant::now();
+    let fails = Says::new([Err(unknown())]);
+    let options = SessionOptions::new().connect_timeout(5 * SECOND);
+    let late = options.open(Arc::new(fails), "here").await;
+    let Err(Error::Connect(ConnectError::TimedOut { waited, .. })) = late else {
+        panic!("{late:?}");
+    };
+    assert_eq!(waited, 5 * SECOND);
+    assert!(began.elapsed() >= waited && began.elapsed() < 6 * SECOND);
 }
