@@ -145,19 +145,21 @@ pub fn counted(parts: [i64; 7]) -> Result<NodeStat, CallError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     /// An answer of these parts: numbers, and texts for all else.
-    struct Told(std::vec::IntoIter<&'static str>);
+    struct Told(VecDeque<&'static str>);
 
     impl Told {
         fn new(parts: &[&'static str]) -> Self {
-            Self(parts.to_vec().into_iter())
+            Self(parts.iter().copied().collect())
         }
 
         fn next(&mut self) -> Result<&'static str, CallError> {
             self.0
-                .next()
+                .pop_front()
                 .ok_or(CallError::unexpected("it is too short"))
         }
     }
