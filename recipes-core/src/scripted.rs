@@ -27,6 +27,7 @@ use crate::session::epoch::Epoch;
 use crate::session::leftovers::Leftovers;
 use crate::session::options::{LockOptions, SessionOptions};
 use crate::session::own_watch::OwnWatch;
+use crate::store::fence::{Dialect, Fence};
 use crate::store::nodes::{
     Connection, Created, MultiError, NewNode, NodeEvent, NodeOp, NodeOpDone, NodeStat, NodeWatch,
     Nodes, NodesError, Reliant, Reply,
@@ -57,6 +58,8 @@ pub(crate) struct Scripted {
     asleep: Arc<Mutex<Duration>>,
     /// Who counts on the session timeout.
     pub(crate) reliant: Mutex<Option<Weak<dyn Reliant>>>,
+    /// When the store begins to grant.
+    pub(crate) grants_from: Mutex<Option<Instant>>,
     /// How long the machine sleeps while a request is being sent.
     pub(crate) asleep_while_sending: Mutex<Duration>,
 }
@@ -71,6 +74,7 @@ impl Scripted {
             gone: Mutex::default(),
             asleep: Arc::default(),
             reliant: Mutex::default(),
+            grants_from: Mutex::default(),
             asleep_while_sending: Mutex::default(),
         })
     }
@@ -161,6 +165,14 @@ impl Nodes for Scripted {
 
     fn gone(&self, path: &str) {
         lock(&self.gone).push(path.to_owned());
+    }
+
+    fn grants_from(&self) -> Option<Instant> {
+        *lock(&self.grants_from)
+    }
+
+    fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
+        Some(Fence::new(Dialect::Postgres, format!("{held:?}")))
     }
 
     fn runs(&self) -> u64 {

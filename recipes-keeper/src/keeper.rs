@@ -17,7 +17,6 @@ use crate::answers::Trouble;
 use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, doubted, quarantined};
-use crate::moment::Moment;
 use crate::owned::Owned;
 use crate::queue::{Queue, Waiting};
 use crate::resume::connected;
@@ -54,9 +53,7 @@ impl Keeper {
             // was dropped, or it was promoted.
             is_known: is_first && terms.is_new,
         };
-        let sent = Moment::now();
         let opened = wire.open(open).await?;
-        shared.was_heard(sent);
         let promise = Promise {
             guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.quarantine),
@@ -195,12 +192,10 @@ impl Keeper {
     async fn connect_again(&mut self) -> Result<Box<dyn Wire>, EndReason> {
         let connected = connected(&self.kept, &mut self.connections);
         tokio::pin!(connected);
-        if !self.closed.is_terminated() {
-            tokio::select! {
-                biased;
-                _ = &mut self.closed => {}
-                connected = &mut connected => return connected,
-            }
+        tokio::select! {
+            biased;
+            _ = &mut self.closed => {}
+            connected = &mut connected => return connected,
         }
         // What waits is still to be sent, and the nodes are to go. After the timeout they have gone
         // without us.
@@ -225,7 +220,6 @@ impl Keeper {
         // Without an answer the session ends by itself.
         let patience = kept.terms.session_timeout / 4;
         let is_closed = tokio::time::timeout(patience, closed).await.is_ok();
-        drop(kept.disconnect());
         if !is_closed {
             debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
         }
@@ -250,8 +244,7 @@ async fn waker() -> Waker {
 
 /// When to look whether something is to be done.
 fn ticks(timeout: Duration, beat: Duration) -> Interval {
-    let every = (timeout / 24).min(beat / 2).max(Duration::from_millis(1));
-    let mut ticks = interval(every);
+    let mut ticks = interval((timeout / 24).min(beat / 2));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }

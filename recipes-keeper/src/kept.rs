@@ -274,6 +274,25 @@ pub(crate) fn doubted(wait: Duration, session_timeout: Duration) -> Option<Insta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::tests::Readable;
+
+    /// A second try must have time before the session expires.
+    #[test]
+    fn connection_takes_a_quarter_of_the_timeout_and_no_longer_than_the_service_waits() {
+        let second = Duration::from_secs(1);
+        let cases = [(12, 15, 3), (12, 2, 2), (2, 15, 1), (60, 15, 15)];
+        for (timeout, patience, expected) in cases {
+            let options = SessionOptions::new()
+                .session_timeout(second * timeout)
+                .connect_timeout(second * patience);
+            let terms = Terms::new(Arc::new(Readable(true)), &options);
+            assert_eq!(terms.connect_timeout, second * expected);
+            assert_eq!(terms.session_timeout, second * timeout);
+            assert_eq!(terms.container_rest, Duration::from_secs(60));
+            assert!(!terms.is_new && !terms.only_reads);
+            assert!(Terms::new(Arc::new(Readable(true)), &options.read_only(true)).only_reads);
+        }
+    }
 
     #[test]
     fn long_listings_are_expected_for_a_while_after_short_ones() {

@@ -29,12 +29,34 @@ impl Moment {
 
     /// The time since then, asleep or not.
     pub fn elapsed(&self) -> Duration {
-        self.at.elapsed() + machine_slept().saturating_sub(self.slept)
+        Self::now().since(*self)
+    }
+
+    fn since(self, earlier: Self) -> Duration {
+        let slept = self.slept.saturating_sub(earlier.slept);
+        self.at.saturating_duration_since(earlier.at) + slept
     }
 }
 
 impl Default for Moment {
     fn default() -> Self {
         Self::now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_while_the_machine_sleeps() {
+        let (second, at) = (Duration::from_secs(1), Instant::now());
+        let after = |awake, slept| Moment {
+            at: at + second * awake,
+            slept: second * slept,
+        };
+        assert_eq!(after(1, 7).since(after(0, 5)), second * 3);
+        assert_eq!(after(1, 5).since(after(0, 5)), second);
+        assert_eq!(after(0, 4).since(after(0, 5)), Duration::ZERO);
     }
 }

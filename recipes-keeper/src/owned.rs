@@ -173,7 +173,7 @@ mod tests {
     use recipes_core::{Created, NodeStat};
 
     use super::*;
-    use crate::answers::reason;
+    use crate::answers::{reason, whole};
 
     fn create(path: &str) -> NodeOp {
         NodeOp::Create(NewNode {
@@ -270,6 +270,23 @@ mod tests {
             owned.answered(&asked, &refused("NoNode"));
         }
         assert_eq!(owned.deleted(paths.to_vec()), paths[..3]);
+    }
+
+    #[test]
+    fn node_that_may_not_be_read_or_deleted_is_there() {
+        let path = || "/a/x-1".to_owned();
+        let asked = [
+            Asked::Read(path()),
+            Asked::Stat(path()),
+            Asked::Watch(path(), 1),
+            Asked::Multi([delete("/a/x-1")].into()),
+        ];
+        let mut owned = Owned::on("one");
+        done(&mut owned, &[create("/a/x-")], vec![made("/a/x-1")]);
+        for asked in asked {
+            owned.answered(&asked, &Err(whole(NodesError::NoAuth)));
+            assert!(owned.deleted(vec![path()]).is_empty(), "{asked:?}");
+        }
     }
 
     #[test]

@@ -145,12 +145,146 @@ pub fn counted(parts: [i64; 7]) -> Result<NodeStat, CallError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
+
+    /// An answer of these parts: numbers, and texts for all else.
+    struct Told(VecDeque<&'static str>);
+
+    impl Told {
+        fn new(parts: &[&'static str]) -> Self {
+            Self(parts.iter().copied().collect())
+        }
+
+        fn next(&mut self) -> Result<&'static str, CallError> {
+            self.0
+                .pop_front()
+                .ok_or(CallError::unexpected("it is too short"))
+        }
+    }
+
+    impl Parts for Told {
+        fn number(&mut self) -> Result<i64, CallError> {
+            let number = self.next()?.parse();
+            number.map_err(|_| CallError::unexpected("no number"))
+        }
+
+        fn bytes(&mut self) -> Result<Vec<u8>, CallError> {
+            Ok(self.next()?.into())
+        }
+
+        fn names(&mut self) -> Result<Vec<String>, CallError> {
+            Ok(self.next()?.split(' ').map(ToOwned::to_owned).collect())
+        }
+
+        fn watched(&mut self, first: u64) -> Result<Vec<Watched>, CallError> {
+            let number = i64::try_from(first).expect("it is small");
+            Ok(vec![self.watched_as(number)?])
+        }
+    }
+
+    const STAT: [&str; 7] = ["7000", "8000", "3", "5", "2", "4", "9000"];
+
+    fn said(asked: &Asked, parts: &[&[&'static str]]) -> Said {
+        let mut told = Told::new(&parts.concat());
+        let said = told.outcome(asked, "", true).unwrap().unwrap();
+        assert!(told.next().is_err(), "some of it was not read");
+        said
+    }
+
+    #[test]
+    fn each_request_takes_its_parts_in_their_order() {
+        let path = || "/a".to_owned();
+        let version = None;
+        let expected = stat([7_000, 8_000, 3, 5, 2, 4, 9_000]).unwrap();
+        let operations = [
+            NodeOp::Create(NewNode {
+                path: path(),
+                data: Default::default(),
+                mode: recipes_core::NodeMode::Ephemeral,
+            }),
+            NodeOp::Check {
+                path: path(),
+                version,
+            },
+            NodeOp::Set {
+                path: path(),
+                data: Vec::new(),
+                version,
+            },
+            NodeOp::Delete {
+                path: path(),
+                version,
+            },
+        ];
+        let done = vec![
+            NodeOpDone::Created(Created {
+                path: "/a1".to_owned(),
+                czxid: Some(70),
+            }),
+            NodeOpDone::Checked,
+            NodeOpDone::Set(expected),
+            NodeOpDone::Deleted,
+        ];
+        let multi = Asked::Multi(operations.into());
+        assert_eq!(said(&multi, &[&["/a1", "70"], &STAT]), Said::Multi(done));
+        let names = vec!["x".to_owned(), "y".to_owned()];
+        let list = said(&Asked::List(path()), &[&["x y"]]);
+        assert_eq!(list, Said::Names(names.clone(), Vec::new()));
+        let look = Asked::Look {
+            directory: path(),
+            own: None,
+            first: 9,
+        };
+        let watched = Watched {
+            number: 9,
+            name: "y".to_owned(),
+            data: b"data".to_vec(),
+            stat: expected,
+        };
+        let looked = said(&look, &[&["x y", "y", "data"], &STAT]);
+        assert_eq!(looked, Said::Names(names, vec![watched]));
+        for asked in [Asked::Read(path()), Asked::Watch(path(), 1)] {
+            let node = said(&asked, &[&["data"], &STAT]);
+            assert_eq!(node, Said::Node(b"data".to_vec(), expected));
+        }
+        let told = said(&Asked::Stat(path()), &[&STAT]);
+        assert_eq!(told, Said::Stat(expected));
+        for asked in [Asked::Unwatch(path()), Asked::Beat] {
+            assert_eq!(said(&asked, &[]), Said::Nothing);
+        }
+    }
+
+    #[test]
+    fn refusal_has_the_index_of_its_operation_if_the_server_tells_it() {
+        let refused = |parts: &[&'static str], has_index| {
+            let mut told = Told::new(parts);
+            let outcome = told.outcome(&Asked::Beat, "NoNode", has_index).unwrap();
+            assert!(told.next().is_err(), "some of it was not read");
+            outcome.unwrap_err().index
+        };
+        assert_eq!(refused(&["3"], true), Some(3));
+        assert_eq!(refused(&[], false), None);
+        // An answer that is cut costs the connection.
+        let cut = Told::new(&STAT[..6]).outcome(&Asked::Stat("/a".to_owned()), "", true);
+        assert!(matches!(cut, Err(CallError::Lost(_))), "{cut:?}");
+    }
 
     #[test]
     fn version_of_the_children_counts_creations_and_deletions() {
         let told = counted([7_000, 7_000, 0, 0, 1, 3, 9_000]).unwrap();
         assert_eq!((told.children, told.cversion), (1, 5));
+    }
+
+    #[test]
+    fn numbers_wrap_as_signed_ones_of_32_bits() {
+        let (max, min) = (0x7fff_ffff, -0x8000_0000);
+        assert_eq!(
+            [max, max + 1, min, min - 1].map(signed),
+            [max, min, min, max]
+        );
+        assert_eq!([-1, 0, 0x1_0000_0007].map(signed), [-1, 0, 7]);
     }
 
     #[test]

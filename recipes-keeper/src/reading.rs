@@ -127,3 +127,149 @@ impl Wire for Reading {
         future::ready(Ok(())).boxed()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use recipes_core::{Guarantee, NodeOp, SessionOptions};
+
+    use super::*;
+    use crate::kept::Terms;
+    use crate::shared::Shared;
+    use crate::wire::{Server, Source};
+
+    /// A server with one node, `/a/x`, which may be read or not.
+    #[derive(Debug)]
+    pub(crate) struct Readable(pub(crate) bool);
+
+    #[derive(Debug)]
+    struct Tree(bool, Facts);
+
+    fn refused() -> CallError {
+        CallError::Refused(Arc::new(std::io::Error::other("no right")))
+    }
+
+    impl Server for Readable {
+        fn open<'a>(
+            &'a self,
+            _: &'a Arc<Shared>,
+            _: u64,
+        ) -> BoxFuture<'a, Result<Box<dyn Wire>, NodesError>> {
+            future::ready(Err(refused().into())).boxed()
+        }
+
+        fn read(&self) -> BoxFuture<'_, Result<Arc<dyn Reads>, NodesError>> {
+            let facts = Facts {
+                run: "run".to_owned(),
+                guarantee: Guarantee::OneCopy,
+            };
+            let tree: Arc<dyn Reads> = Arc::new(Tree(self.0, facts));
+            future::ready(Ok(tree)).boxed()
+        }
+
+        fn may_pass(&self, _: &Source) -> bool {
+            false
+        }
+    }
+
+    impl Reads for Tree {
+        fn facts(&self) -> &Facts {
+            &self.1
+        }
+
+        fn names<'a>(
+            &'a self,
+            path: &'a str,
+        ) -> BoxFuture<'a, Result<Option<Vec<String>>, CallError>> {
+            let names = (path == "/a").then(|| vec!["x".to_owned()]);
+            future::ready(Ok(names)).boxed()
+        }
+
+        fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>> {
+            let node = (path == "/a/x").then(|| (b"data".to_vec(), stat()));
+            let answer = self.0.then_some(node).ok_or_else(refused);
+            future::ready(answer).boxed()
+        }
+
+        fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {
+            future::ready(Ok(())).boxed()
+        }
+
+        fn lost(&self) -> BoxFuture<'_, Loss> {
+            future::pending().boxed()
+        }
+    }
+
+    fn stat() -> NodeStat {
+        NodeStat::new(1, 2, 3, 4, 5)
+    }
+
+    fn terms(may_read: bool) -> Terms {
+        let options = SessionOptions::new().read_only(true);
+        Terms::new(Arc::new(Readable(may_read)), &options)
+    }
+
+    #[tokio::test]
+    async fn who_only_reads_and_may_not_is_told_when_it_connects() {
+        let opened = terms(false).open(&Arc::default(), 1).await;
+        assert!(matches!(opened, Err(NodesError::Refused(_))));
+    }
+
+    #[tokio::test]
+    async fn who_only_reads_has_no_session_and_asks_for_nothing_else() {
+        let wire = terms(true).open(&Arc::default(), 7).await.unwrap();
+        assert_eq!(wire.number(), 7);
+        let open = Open {
+            secret: String::new(),
+            timeout: Duration::ZERO,
+            run: String::new(),
+            is_known: false,
+        };
+        assert_eq!(wire.open(open).await.unwrap().id, -1);
+        let path = |path: &str| path.to_owned();
+        let (version, missing) = (None, path("/b"));
+        let look = Asked::Look {
+            directory: path("/a"),
+            own: None,
+            first: 1,
+        };
+        let check = NodeOp::Check {
+            path: path("/a/x"),
+            version,
+        };
+        let asked = [
+            Asked::List(path("/a")),
+            Asked::Read(path("/a/x")),
+            Asked::Stat(path("/a/x")),
+            Asked::Beat,
+            Asked::List(missing.clone()),
+            Asked::Read(missing.clone()),
+            Asked::Stat(missing),
+            Asked::Watch(path("/a/x"), 1),
+            Asked::Unwatch(path("/a/x")),
+            Asked::Multi([check].into()),
+            look,
+        ];
+        let caller = Caller {
+            id: -1,
+            secret: String::new(),
+            connection: 7,
+            timeout: Duration::ZERO,
+            container_rest: Duration::ZERO,
+        };
+        let answers = wire.requests(&Arc::new(caller), &asked.into()).await;
+        let outcomes = answers.unwrap().unwrap().outcomes;
+        let said: Vec<_> = outcomes.iter().map_while(|it| it.as_ref().ok()).collect();
+        let expected = [
+            Said::Names(vec![path("x")], Vec::new()),
+            Said::Node(b"data".to_vec(), stat()),
+            Said::Stat(stat()),
+            Said::Nothing,
+        ];
+        assert_eq!(said, expected.iter().collect::<Vec<_>>());
+        let refusals = outcomes.iter().skip(4);
+        let are_missing: Vec<_> = refusals
+            .map(|it| matches!(&it.as_ref().unwrap_err().source, NodesError::NoNode))
+            .collect();
+        assert_eq!(are_missing, [true, true, true, false, false, false, false]);
+    }
+}

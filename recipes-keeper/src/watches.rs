@@ -314,7 +314,7 @@ impl Anywhere<'_> {
         if table.unwatched.iter().any(|it| it == path) {
             // The server may have removed this watch with the one before it, and nobody would learn
             // of a deletion. Whoever wants a watch requests another.
-            return table.forget_unclear();
+            return;
         }
         let is_this = |it: &&(String, u64, NodeEvent)| it.0 == path && it.1 >= number;
         let happened = table.unclear.iter().find(is_this).map(|it| it.2);
@@ -335,7 +335,6 @@ impl Anywhere<'_> {
             since: Instant::now(),
         };
         table.spares.entry(path.to_owned()).or_default().push(spare);
-        table.forget_unclear();
     }
 }
 

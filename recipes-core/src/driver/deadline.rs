@@ -150,3 +150,33 @@ async fn warn_of_self_wait(members: &OneOrMore<LockInternals>, warns: bool) -> I
     }
     future::pending().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_has_said_how_long_does_not_wait_for_evidence() {
+        let second = Duration::from_secs(1);
+        let until = Instant::now() + second;
+        let waits = |deadline: Deadline| deadline.waits_for_evidence(until);
+        assert!(waits(Deadline::of_try(None)));
+        assert!(waits(Deadline::of_try(Some(Duration::ZERO))));
+        assert!(waits(Deadline::of_try(Some(second * 2))));
+        assert!(!waits(Deadline::of_try(Some(second))));
+        assert!(waits(Deadline::of_try(Some(Duration::MAX))));
+        assert!(waits(Deadline::after(Duration::ZERO)));
+        assert!(!waits(Deadline::after(second * 2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_for_evidence_is_no_time_of_the_store_unless_it_was_given() {
+        let second = Duration::from_secs(1);
+        let passes = Instant::now() + second;
+        let after = |deadline: Deadline| deadline.passes_after(Some(passes), second * 2);
+        assert_eq!(after(Deadline::of_try(None)), Some(passes + second * 2));
+        assert_eq!(after(Deadline::of_try(Some(second))), Some(passes));
+        let never = Deadline::of_try(None).passes_after(None, second);
+        assert_eq!(never, None);
+    }
+}

@@ -38,3 +38,36 @@ pub(crate) fn of<'a>(
     }
     Ok(fence)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter::{empty, once};
+
+    use super::*;
+    use crate::error::LostReason;
+    use crate::scripted::Stage;
+
+    #[tokio::test(start_paused = true)]
+    async fn fence_checks_all_members_and_keeps_their_nodes_in_this_process() {
+        let stage = Stage::new().await;
+        let (first, second) = (stage.lease(1), stage.lease(2));
+        let fence = of(&first, once(&second)).unwrap();
+        assert_eq!(fence.sql(), r#"[("/a/n1", 1), ("/a/n2", 2)]"#);
+        assert!(first.is_tied() && second.is_tied());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lock_that_is_lost_or_of_another_session_has_no_fence() {
+        let (stage, other) = (Stage::new().await, Stage::new().await);
+        let (held, lost) = (stage.lease(1), stage.lease(2));
+        let elsewhere = other.lease_of(&other.lock("/b", 0), 3, None);
+        let refused = of(&held, once(&elsewhere));
+        let is_it = matches!(&refused, Err(FenceError::Unsupported { path }) if path == "/b");
+        assert!(is_it, "{refused:?}");
+        lost.note_loss(LostReason::NodeRemoved);
+        for refused in [of(&lost, empty()), of(&held, once(&lost))] {
+            assert!(matches!(refused, Err(FenceError::Lost(_))), "{refused:?}");
+        }
+        assert!(!held.is_tied());
+    }
+}

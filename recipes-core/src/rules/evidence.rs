@@ -134,6 +134,21 @@ mod tests {
         assert_eq!(evidence.next_beat(start), None);
     }
 
+    /// The next server keeps the session for so long at most, whatever was committed before.
+    #[test]
+    fn what_was_committed_counts_no_longer_than_a_shorter_timeout() {
+        let (mut evidence, start) = start();
+        let shortened = start + SECOND;
+        evidence.shortened(SECOND, shortened);
+        assert_eq!(evidence.until(), Some(shortened + SECOND / 2));
+        for answered in 1..20 {
+            let at = shortened + SECOND / 10 * answered;
+            evidence.note(Proof::Leader, at, at);
+        }
+        let latest = shortened + (SECOND - SECOND / 12);
+        assert_eq!(evidence.until(), Some(latest));
+    }
+
     #[test]
     fn answer_counts_from_its_sending() {
         let (mut evidence, start) = start();

@@ -245,14 +245,9 @@ impl EpochTask {
             Ok(Some((read, own_watch))) => {
                 self.epoch.observe(id, Some(&read), connection);
                 self.refusals.answered(lease.lock_path(), now);
-                match own_watch {
-                    Some(own_watch) => {
-                        lease.care().watch(Some(own_watch.clone()));
-                        self.follow(id, own_watch);
-                    }
-                    None if self.followed.contains(&id) => {}
-                    // Its watch has fired meanwhile.
-                    None => self.looks.schedule(id, now),
+                if let Some(own_watch) = own_watch {
+                    lease.care().watch(Some(own_watch.clone()));
+                    self.follow(id, own_watch);
                 }
             }
             Ok(None) => self.epoch.observe(id, None, None),

@@ -308,3 +308,6 @@ async fn closed(close: &mut watch::Receiver<bool>) {
     // An error means that all handles are gone.
     drop(close.wait_for(|asked| *asked).await);
 }
+
+#[cfg(test)]
+mod tests;

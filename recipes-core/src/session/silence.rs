@@ -106,6 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_over_or_answered_without_a_connection_ends_no_silence() {
+        let (mut silence, start) = (Silence::default(), Instant::now());
+        assert!(silence.cut_off(start));
+        silence.beat(start + SECOND);
+        silence.beat_ended();
+        assert_eq!(silence.lasts(start + 2 * SECOND), Some(2 * SECOND));
+        silence.answered(start + 2 * SECOND);
+        assert_eq!(silence.lasts(start + 3 * SECOND), Some(SECOND));
+        let mut silence = Silence::default();
+        silence.failed(&unknown(), start);
+        assert_eq!(silence.lasts(start + SECOND), Some(SECOND));
+    }
+
+    #[test]
     fn lost_connection_is_a_silence_until_there_is_another() {
         let (mut silence, start) = (Silence::default(), Instant::now());
         assert_eq!(silence.connected(start), None);

@@ -131,4 +131,33 @@ mod tests {
         };
         limit.check(&[set], []).unwrap_err();
     }
+
+    #[test]
+    fn paths_count_in_every_operation() {
+        let (path, version) = (|| "x".repeat(600), None);
+        let create = NodeOp::Create(NewNode {
+            path: path(),
+            ..node(0)
+        });
+        let set = NodeOp::Set {
+            path: path(),
+            data: Vec::new(),
+            version,
+        };
+        let delete = NodeOp::Delete {
+            path: path(),
+            version,
+        };
+        let check = NodeOp::Check {
+            path: path(),
+            version,
+        };
+        let limit = RequestLimit::new(1_000);
+        for operation in [create, set, delete, check] {
+            limit.check(std::slice::from_ref(&operation), []).unwrap();
+            limit
+                .check(&[operation.clone(), operation], [])
+                .unwrap_err();
+        }
+    }
 }

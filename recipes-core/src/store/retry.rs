@@ -63,3 +63,38 @@ pub(crate) async fn persist<'a, T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_to_half_a_second() {
+        let mut backoff = Backoff::default();
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            let began = Instant::now();
+            backoff.wait().await;
+            pauses.push(began.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 500, 500, 500]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_is_sent_again_with_pauses_until_its_answer_lasts() {
+        let answers = [Err(NodesError::Throttled), Err(unknown()), Ok(7)];
+        let mut answers = answers.into_iter();
+        let began = Instant::now();
+        let mut send = || std::future::ready(answers.next().expect("it lasts")).boxed();
+        let answer = persist(&mut send).await;
+        assert!(matches!(answer, Ok(7)), "{answer:?}");
+        assert_eq!(began.elapsed().as_millis(), 15);
+        let mut refused = || std::future::ready(Err::<(), _>(NodesError::NoAuth)).boxed();
+        let answer = persist(&mut refused).await;
+        assert!(matches!(answer, Err(NodesError::NoAuth)), "{answer:?}");
+    }
+
+    fn unknown() -> NodesError {
+        NodesError::Unknown(std::sync::Arc::new(std::io::Error::other("lost")))
+    }
+}

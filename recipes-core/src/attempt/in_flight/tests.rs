@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use futures::poll;
+use tokio::time::Instant;
 
 use super::*;
 use crate::names::node_name::LockKind;
@@ -33,6 +36,7 @@ macro_rules! flight {
 }
 
 mod adopting;
+mod answers;
 
 fn granted(czxid: i64) -> Vec<GrantedNode> {
     let name = "n".to_owned();
@@ -362,4 +366,25 @@ async fn refused_withdrawal_is_told_and_others_are_waited_for() {
         matches!(&refused, AcquireError::NotAuthorized { path, .. } if path == "/a"),
         "{refused}"
     );
+}
+
+/// Nobody polls an attempt that is not woken.
+#[tokio::test(start_paused = true)]
+async fn each_reconnection_wakes_the_attempt() {
+    flight!(flight, stage);
+    for _ in 0..5 {
+        let nodes = Arc::clone(&stage.nodes);
+        let later = tokio::spawn(async move {
+            settle().await;
+            nodes.reconnect();
+        });
+        let began = Instant::now();
+        let event = tokio::time::timeout(SECOND, flight.next_event()).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "the timer woke it");
+        assert_eq!(
+            event.unwrap().unwrap(),
+            Event::Reconnected { forgot: false }
+        );
+        later.await.unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::driver::internals::LockInternals;
 use crate::lock::hold::Hold;
 use crate::scripted::{Answer, Asked, SECOND, Stage, T, jump, node, settle, unknown};
-use crate::session::options::LockOptions;
+use crate::session::options::{LockOptions, SessionOptions};
 use crate::store::nodes::Created;
 
 mod creates;
@@ -291,4 +291,18 @@ async fn try_that_has_the_turn_of_its_process_asks_before_it_makes_a_node() {
         Poll::Ready(Err(Refusal::Busy(_)))
     ));
     assert!(stage.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_only_reads_acquires_nothing() {
+    let nodes = crate::scripted::Scripted::new(Some(T));
+    let store = crate::scripted::Sessions::of(&nodes, Duration::ZERO);
+    let session = SessionOptions::new().read_only(true).start(store);
+    let options = LockOptions::new();
+    let lock = LockInternals::new(&session, "/a", LockKind::Mutex, &options).unwrap();
+    let refused = lock.acquire(None, Deadline::after(T)).await;
+    let is_it = matches!(refused, Err(Refusal::Failed(AcquireError::ReadOnly { .. })));
+    assert!(is_it, "{refused:?}");
+    settle().await;
+    assert!(nodes.log().is_empty());
 }

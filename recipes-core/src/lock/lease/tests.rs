@@ -345,3 +345,12 @@ async fn release_without_an_answer_is_pending_and_a_late_one_is_an_error() {
         );
     }
 }
+
+/// Whoever asks for the lock next, over the same session, finds it free.
+#[tokio::test(start_paused = true)]
+async fn lease_that_is_dropped_is_deleted_before_anything_else_is_sent() {
+    let stage = Stage::new().await;
+    drop(stage.lease(1));
+    let asked = stage.nodes.asked();
+    assert!(matches!(asked, Some(Asked::Delete(..))), "{asked:?}");
+}

@@ -1,6 +1,7 @@
 use futures::FutureExt;
 
 use super::*;
+use crate::lock::factory_root::FactoryRoot;
 use crate::scripted::Stage;
 
 fn key(owner: &Owner, kind: LockKind) -> Key {
@@ -119,4 +120,14 @@ async fn end_of_a_claim_is_reported_when_the_table_shows_it() {
         assert_eq!(matches!(present, Present::Held(_)), is_granted);
         assert_eq!(matches!(present, Present::Nothing), !is_granted);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn root_of_a_factory_that_is_gone_leaves_nothing() {
+    let stage = Stage::new().await;
+    let root = FactoryRoot::new(&stage.session, "/r").unwrap();
+    drop(FactoryRoot::new(&stage.session, "/r").unwrap());
+    assert!(format!("{:?}", table(&stage)).contains("paths: 1"));
+    drop(root);
+    assert!(format!("{:?}", table(&stage)).contains("paths: 0"));
 }

@@ -119,3 +119,81 @@ impl Parked {
         first.map(|it| &it.directory)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::names::node_name::LockKind;
+    use crate::session::create_in_flight::NodeInFlight;
+
+    fn purpose(is_beside: bool) -> Purpose {
+        Purpose {
+            directory: "/a".into(),
+            kind: LockKind::Mutex,
+            data: None,
+            is_beside,
+        }
+    }
+
+    /// A create of a node for this, which is answered or not.
+    fn create(purpose: Purpose, is_answered: bool) -> CreateInFlight {
+        let node = NodeInFlight {
+            purpose,
+            uuid: Uuid::from_u128(1),
+            owner: None,
+            data: Arc::default(),
+            floor: 0,
+        };
+        let answer = async move {
+            match is_answered {
+                true => Answer {
+                    created: Ok(Vec::new()),
+                    listings: Vec::new(),
+                },
+                false => future::pending().await,
+            }
+        };
+        CreateInFlight::new(vec![node], 1, true, answer.boxed())
+    }
+
+    /// What the server has made for the session before is not granted in the next.
+    #[test]
+    fn create_of_another_session_is_not_adopted() {
+        let abandoned = Abandoned::default();
+        abandoned.park(1, create(purpose(false), false));
+        assert!(abandoned.adopt(2, &[purpose(false)]).is_none());
+        assert!(abandoned.adopt(1, &[purpose(false)]).is_some());
+        assert!(abandoned.adopt(1, &[purpose(false)]).is_none());
+    }
+
+    #[test]
+    fn create_beside_another_node_is_of_no_use_to_others() {
+        let abandoned = Abandoned::default();
+        abandoned.park(1, create(purpose(true), false));
+        assert!(abandoned.adopt(1, &[purpose(true)]).is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_over() {
+        let abandoned = Abandoned::default();
+        let park = |is_answered| abandoned.park(1, create(purpose(false), is_answered));
+        let kept = || {
+            lock(&abandoned.0)
+                .values()
+                .map(VecDeque::len)
+                .sum::<usize>()
+        };
+        let (over, given_up) = (park(true), park(false));
+        assert_eq!(kept(), 2);
+        let answered = abandoned.answer(&over).now_or_never();
+        assert!(answered.flatten().is_some());
+        assert_eq!(kept(), 1);
+        abandoned.forget(&given_up);
+        assert!(lock(&abandoned.0).is_empty());
+        assert!(lock(&given_up.create).is_none());
+    }
+}

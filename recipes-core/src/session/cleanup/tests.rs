@@ -9,6 +9,7 @@ use crate::scripted::{Answer, Asked, MILLI, SECOND, Scripted, Stage, failed, set
 use crate::store::nodes::{Connection, EndReason, NodeOpDone};
 
 mod releases;
+mod searches;
 
 fn paths<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
@@ -73,6 +74,21 @@ async fn one_that_is_gone_stops_none_of_the_others() {
     deleting(&stage, "/a/1").await.send(gone).unwrap();
     deleting(&stage, "/a/2").await.send(Ok(())).unwrap();
     assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_unknown_outcome_is_tried_again_before_the_others() {
+    let stage = Stage::new().await;
+    let all = Doomed::Nodes(paths(["/a/1", "/a/2"]));
+    let mut outcome = cleanup(&stage).delete(all, &stage.epoch);
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoAuth))).unwrap();
+    deleting(&stage, "/a/1").await.send(Err(unknown())).unwrap();
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(SECOND).await;
+    let (count, _) = deleting_together(&stage).await;
+    assert_eq!(count, 2);
+    assert!(outcome.try_recv().is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,6 +234,7 @@ async fn node_that_is_deleted_in_a_later_session_went_with_its_own() {
         }
         let told = outcome.await.unwrap();
         assert!(matches!(told, Deleted::WithSession), "{told:?}");
+        assert_eq!(*crate::sync::lock(&next.gone), ["/a/1"]);
         cleanup(&stage).drained().await;
         assert!(next.log().is_empty());
     }
@@ -277,6 +294,11 @@ async fn deletes_of_a_search_are_in_flight_together() {
         let made = Doomed::MadeWith(vec![("/a".to_owned(), *uuid)]);
         drop(cleanup(&stage).delete(made, &stage.epoch));
     }
+    let remaining = Remaining {
+        nodes: 100,
+        first: "/a".to_owned(),
+    };
+    assert_eq!(cleanup(&stage).remaining(&stage.epoch), Some(remaining));
     // The first search began with the first of them.
     while cleanup(&stage).remaining(&stage.epoch).is_some() {
         settle().await;
@@ -306,6 +328,19 @@ async fn deletes_of_a_search_are_in_flight_together() {
         for answer in answers {
             answer.send(Ok(Vec::new())).unwrap();
         }
+    }
+}
+
+/// A storm would otherwise list a directory once for each create that was given up.
+#[tokio::test(start_paused = true)]
+async fn what_comes_during_a_search_shares_the_next() {
+    let stage = Stage::new().await;
+    let made = |id| Doomed::MadeWith(vec![("/a".to_owned(), Uuid::from_u128(id))]);
+    drop(cleanup(&stage).delete(made(1), &stage.epoch));
+    assert_eq!(stage.log().await, ["multi of 1", "list /a"]);
+    for id in 2..9 {
+        drop(cleanup(&stage).delete(made(id), &stage.epoch));
+        assert!(stage.log().await.is_empty());
     }
 }
 

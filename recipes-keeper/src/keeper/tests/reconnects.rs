@@ -1,5 +1,8 @@
 //! What a session is over its connections, lost ones and those of a client that panics.
 
+use std::sync::Mutex;
+use std::task::{Context, Wake};
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -18,6 +21,17 @@ async fn next_wire_is_told_of_the_session_once_it_goes_on() {
         scene.nodes.connection().next().now_or_never().is_none(),
         "it is connected"
     );
+}
+
+/// Servers let only so many of them be.
+#[tokio::test(start_paused = true)]
+async fn lost_connection_is_closed_before_the_next_is_made() {
+    let mut scene = Scene::open(APART).await;
+    let wires = |scene: &Scene| Arc::strong_count(&scene.server.subscribed) - 1;
+    assert_eq!(wires(&scene), 1);
+    scene.lose(1);
+    let _resume = scene.resume().await;
+    assert_eq!(wires(&scene), 1);
 }
 
 /// The server chooses how to log in, and a client may know no such way.
@@ -117,4 +131,47 @@ async fn session_is_known_by_its_last_answered_connection_however_many_were_not(
     let (Resume { known_by, .. }, _reply) = scene.resume().await;
     assert!(known_by.ends_with(&[22, 23, 24]), "{known_by:?}");
     assert!(known_by.len() < 16, "{known_by:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_is_over_when_it_is_taken_up_again_has_expired() {
+    let mut scene = Scene::open(APART).await;
+    let nodes = Arc::clone(&scene.nodes);
+    scene.lose(1);
+    let (_, reply) = scene.resume().await;
+    let waits = nodes.list("/a");
+    drop(reply.send(Ok(None)));
+    let ended = waits.await;
+    assert!(matches!(ended, Err(NodesError::SessionEnded)), "{ended:?}");
+    let last = nodes.connection().next().await;
+    assert_eq!(last, Some(Connection::Ended(EndReason::Expired)));
+    assert!(scene.is_quiet().await);
+}
+
+/// What a session's connection was when somebody was woken first.
+struct Woken(Arc<dyn Nodes>, Mutex<Option<Connection>>);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        let now = self.0.connection().next().now_or_never().flatten();
+        let mut seen = self.1.lock().unwrap();
+        *seen = seen.or(now);
+    }
+}
+
+/// Whoever asks again at once must not believe in the connection that has lost the answer.
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_because_the_connection_is_lost_finds_it_lost() {
+    let mut scene = Scene::open(APART).await;
+    let nodes = Arc::clone(&scene.nodes);
+    let mut listed = nodes.list("/a");
+    let _call = scene.requests().await;
+    let woken = Arc::new(Woken(Arc::clone(&nodes), Mutex::default()));
+    let waker = Arc::clone(&woken).into();
+    let polled = listed.poll_unpin(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    scene.lose(1);
+    let _resume = scene.resume().await;
+    let seen = *woken.1.lock().unwrap();
+    assert_eq!(seen, Some(Connection::Disconnected));
 }

@@ -374,3 +374,60 @@ async fn creates_of_sets_are_adopted_and_deleted_as_a_whole() {
     let deleted: Vec<_> = deletes.iter().map(|it| it.path().to_owned()).collect();
     assert_eq!(deleted, paths);
 }
+
+/// Nobody may ever answer the requests of a session that is over.
+#[tokio::test(start_paused = true)]
+async fn create_that_is_given_up_after_its_session_is_looked_for_in_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    let _unanswered = {
+        attempt!(flight, stage, one(&stage));
+        enter(&mut flight).await;
+        let create = create(&stage).await;
+        stage
+            .nodes
+            .connection_is(Connection::Ended(EndReason::Expired));
+        settle().await;
+        stage.session.core().open_epoch("/").await.unwrap();
+        create
+    };
+    settle().await;
+    assert_eq!(next.log(), ["list /a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_that_was_not_sent_before_it_is_given_up_is_not_sent_then() {
+    let stage = Stage::new().await;
+    {
+        attempt!(flight, stage, one(&stage));
+        flight.carry_out(Action::Enter(vec![0]));
+    }
+    let log = stage.log().await;
+    assert!(!log.iter().any(|it| it.starts_with("create")), "{log:?}");
+}
+
+/// It has the name that its first attempt gave it. Whoever looks for another waits behind it for ever.
+#[tokio::test(start_paused = true)]
+async fn node_of_an_adopted_create_without_an_answer_is_looked_for_by_its_name() {
+    let stage = Stage::new().await;
+    give_up(&stage, one(&stage)).await;
+    let adopted = create(&stage).await;
+    {
+        attempt!(flight, stage, one(&stage));
+        enter(&mut flight).await;
+        assert!(stage.log().await.is_empty());
+        adopted.listed.send(Ok(Vec::new())).unwrap();
+        adopted
+            .created
+            .send(Err(crate::scripted::unknown()))
+            .unwrap();
+        let event = flight.next_event().await.unwrap();
+        assert_eq!(event, Event::EnterUnknown);
+    }
+    let Asked::Multi(_, committed) = stage.asked().await else {
+        panic!("nothing is committed");
+    };
+    committed.send(Ok(vec![NodeOpDone::Checked])).unwrap();
+    let name = format!("{}0000000001", adopted.path.rsplit_once('/').unwrap().1);
+    listing(&stage).await.send(Ok(vec![name.clone()])).unwrap();
+    deleted(&stage, &name).await;
+}

@@ -1,6 +1,9 @@
 //! Creates without an answer, late ones and refused ones.
 
+use std::pin::Pin;
+
 use super::*;
+use crate::store::nodes::NodesError;
 
 /// The connection breaks before the server answers the create.
 #[tokio::test(start_paused = true)]
@@ -127,4 +130,122 @@ async fn refused_create_leaves_nothing_to_look_for_and_nothing_behind() {
     drop(lock);
     let table = format!("{:?}", stage.session.paths());
     assert!(table.contains("paths: 0"), "{table}");
+}
+
+/// Fails the create of an acquire, which then looks for its node and finds none.
+async fn is_not_found(stage: &Stage, mut acquire: Pin<&mut (impl Future + Unpin)>) {
+    let Entering {
+        created, listed, ..
+    } = entering(stage).await;
+    created.send(Err(unknown())).unwrap();
+    listed.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Asked::Multi(_, committed) = stage.asked().await else {
+        panic!("nothing is committed");
+    };
+    committed.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    listing(stage).await.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+}
+
+/// The answer to the second does not tell what has become of the first.
+#[tokio::test(start_paused = true)]
+async fn both_creates_are_looked_for_when_the_second_is_given_up() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    is_not_found(&stage, Pin::new(&mut acquire)).await;
+    let _second = entering(&stage).await;
+    drop(acquire);
+    assert_eq!(stage.log().await, ["multi of 1", "list /a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_that_the_store_has_no_room_for_is_sent_again_after_a_pause() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    let mut paths = Vec::new();
+    for _ in 0..3 {
+        assert!(poll!(acquire.as_mut()).is_pending());
+        let Entering {
+            path,
+            created,
+            listed,
+            ..
+        } = entering(&stage).await;
+        paths.push(path);
+        created.send(Err(NodesError::Throttled)).unwrap();
+        listed.send(Ok(Vec::new())).unwrap();
+        assert!(poll!(acquire.as_mut()).is_pending());
+        assert!(stage.log().await.is_empty(), "there is no pause");
+        tokio::time::advance(SECOND).await;
+    }
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    assert!(paths.iter().all(|it| *it == path), "{paths:?}");
+    let czxid = Some(5);
+    created.send(Ok(Created { path, czxid })).unwrap();
+    listed.send(Ok(vec![name])).unwrap();
+    assert!(acquire.await.unwrap().is_valid());
+}
+
+/// The attempt is to find its own node, which may be there: adopting another would forget it.
+#[tokio::test(start_paused = true)]
+async fn attempt_with_a_create_of_unknown_outcome_adopts_no_other() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let first = entering(&stage).await;
+    let path = first.path;
+    first.created.send(Err(unknown())).unwrap();
+    first.listed.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Asked::Multi(_, committed) = stage.asked().await else {
+        panic!("nothing is committed");
+    };
+    committed.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let listed = listing(&stage).await;
+    // Another one is given up before its answer.
+    let mut other = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(other.as_mut()).is_pending());
+    let _unanswered = entering(&stage).await;
+    drop(other);
+    settle().await;
+    listed.send(Ok(Vec::new())).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    assert_eq!(entering(&stage).await.path, path);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_waits_until_the_store_knows_all_holders_and_is_confirmed_then() {
+    let stage = Stage::new().await;
+    let lock = internals(&stage, "/a", 0);
+    let mut acquire = Box::pin(lock.acquire(None, Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    *crate::sync::lock(&stage.nodes.grants_from) = Some(Instant::now() + SECOND);
+    let czxid = Some(5);
+    created.send(Ok(Created { path, czxid })).unwrap();
+    listed.send(Ok(vec![name])).unwrap();
+    assert!(poll!(acquire.as_mut()).is_pending());
+    assert!(stage.log().await.is_empty());
+    tokio::time::advance(SECOND + SECOND / 100).await;
+    assert!(poll!(acquire.as_mut()).is_pending(), "the listing is old");
+    let log = stage.log().await;
+    assert!(log.iter().any(|it| it == "multi of 1"), "{log:?}");
 }

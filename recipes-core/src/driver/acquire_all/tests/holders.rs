@@ -57,13 +57,19 @@ async fn writers_of_a_set_are_not_tied_if_one_of_them_is_released() {
         });
         held.push(Hold::begin(writer.key(&owner), lease));
     }
-    assert!(Target::tie_writers(&targets[..1]));
     let released = held.remove(1).leave().unwrap();
     drop(released.lease().retire());
+    let ties = |held: &[Share]| {
+        held.iter()
+            .map(|it| it.lease().is_tied())
+            .collect::<Vec<_>>()
+    };
     assert!(!Target::tie_writers(&targets[1..]));
     assert!(!Target::tie_writers(&targets));
-    let ties = held.iter().map(|it| it.lease().is_tied());
-    assert_eq!(ties.collect::<Vec<_>>(), [true, false]);
+    assert_eq!(ties(&held), [false, false]);
+    assert!(!released.lease().is_tied());
+    assert!(Target::tie_writers(&targets[..1]));
+    assert_eq!(ties(&held), [true, false]);
 }
 
 /// No other task runs meanwhile: nobody has noted the loss but the attempt itself, whose own node is
@@ -112,4 +118,66 @@ async fn reader_is_not_granted_next_to_a_writer_whose_time_has_passed() {
     );
     assert!(is_lost, "{outcome:?}");
     drop(held);
+}
+
+/// Whoever pairs them with what they protect counts on their order.
+#[tokio::test(start_paused = true)]
+async fn members_are_in_their_order_whichever_of_them_was_held() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let set = ["/a", "/b"].map(|path| internals(&stage, path, 0));
+    let _held = granted(&stage, &set[1], &owner).await;
+    let set = OneOrMore::new(set.to_vec()).unwrap();
+    let mut acquire = Box::pin(acquire_all(&set, Some(&owner), Deadline::never()));
+    assert!(poll!(acquire.as_mut()).is_pending());
+    let Entering {
+        path,
+        name,
+        created,
+        listed,
+    } = entering(&stage).await;
+    let czxid = Some(9);
+    created.send(Ok(Created { path, czxid })).unwrap();
+    listed.send(Ok(vec![name])).unwrap();
+    let guard = acquire.await.unwrap();
+    let members = guard.members();
+    let directories = members.iter().map(|it| it.node_path.split('/').nth(1));
+    assert_eq!(directories.collect::<Vec<_>>(), [Some("a"), Some("b")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_guard_of_a_lost_lock_says_so_when_it_is_released() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let lock = internals(&stage, "/a", 0);
+    let first = granted(&stage, &lock, &owner).await;
+    let second = lock.acquire(Some(&owner), Deadline::never()).await.unwrap();
+    let lease = stage.epoch.leases().remove(0);
+    lease.lose(crate::error::LostReason::NodeRemoved);
+    for guard in [first, second] {
+        let released = guard.released().await;
+        let is_lost = matches!(released, Err(crate::error::ReleaseError::Lost(_)));
+        assert!(is_lost, "{released:?}");
+    }
+}
+
+/// Its create goes next to the writer, where no other reader may be.
+#[tokio::test(start_paused = true)]
+async fn create_next_to_a_writer_is_not_adopted_by_another_reader() {
+    let (stage, owner) = (Stage::new().await, Owner::new());
+    let options = LockOptions::new();
+    let half = |kind| LockInternals::new(&stage.session, "/a", kind, &options).unwrap();
+    let (reader, writer) = (half(LockKind::Read), half(LockKind::Write));
+    let name = OTHER.replace("lock-", LockKind::Write.marker());
+    let lease = stage.lease_named(&writer.target.lock, &name, 1, None);
+    let _held = Hold::begin(writer.key(&owner), lease);
+    let mut beside = Box::pin(reader.acquire(Some(&owner), Deadline::never()));
+    assert!(poll!(beside.as_mut()).is_pending());
+    let Asked::Multi(..) = stage.asked().await else {
+        panic!("no create");
+    };
+    drop(beside);
+    stage.log().await;
+    let mut other = Box::pin(reader.acquire(None, Deadline::never()));
+    assert!(poll!(other.as_mut()).is_pending());
+    let log = stage.log().await;
+    assert!(log.iter().any(|it| it.starts_with("create")), "{log:?}");
 }

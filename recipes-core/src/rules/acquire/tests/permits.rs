@@ -396,3 +396,13 @@ fn the_lease_with_the_highest_number_decides_wherever_it_stands() {
     let entries = vec![entry(1, &[1]), lease(9, &[3, 8, 9]), lease(3, &[3, 8, 9])];
     assert_eq!(acquire.step(Event::Entered(entries)), watches(2, &[8]));
 }
+
+#[test]
+fn a_lease_that_is_gone_is_made_again_though_a_later_one_is_there() {
+    let mut acquire = begun(2, 5);
+    let entries = vec![entry(1, &[1]), lease(4, &[5]), lease(5, &[5])];
+    let actions = acquire.step(Event::Entered(entries));
+    assert!(actions.contains(&Action::Gone(1)), "{actions:?}");
+    let is_grant = |it: &Action| matches!(it, Action::Grant(_));
+    assert!(!actions.iter().any(is_grant), "{actions:?}");
+}

@@ -248,3 +248,45 @@ fn a_reader_beside_its_writer_that_was_made_over_the_connection_before_is_listed
     let granted = acquire.step(Event::Listed(0, names(&[5])));
     assert_eq!(granted, [Action::Grant(vec![granted_node(5)])]);
 }
+
+/// Its request is of the connection before, and has no answer any more.
+#[test]
+fn a_node_whose_number_is_unknown_is_looked_at_again_over_a_new_connection() {
+    let mut acquire = started(1, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![unnumbered(0, &[0])]));
+    assert_eq!(actions, [Action::Stat(0)]);
+    assert_eq!(reconnected(&mut acquire), [Action::List(0)]);
+    let actions = acquire.step(Event::Listed(0, names(&[0])));
+    assert_eq!(actions, [Action::Stat(0)]);
+}
+
+/// Where it is, the writer of its owner is ahead. It need only be there.
+#[test]
+fn a_reader_next_to_its_writer_is_looked_for_over_a_new_connection() {
+    let writer = || name(0).replace("lock-", LockKind::Write.marker());
+    for is_there in [true, false] {
+        let beside = Place::Beside { session: SESSION };
+        let mut acquire = AcquireMachine::new([(LockKind::Read, beside)], Patience::Wait);
+        acquire.step(Event::SessionStarted(SESSION));
+        let (node, children) = (node(0), None);
+        let actions = acquire.step(Event::Entered(vec![Entry { node, children }]));
+        assert_eq!(actions, [Action::Grant(vec![granted_node(0)])]);
+        assert_eq!(reconnected(&mut acquire), [Action::List(0)]);
+        let own = is_there.then(|| name(0));
+        let children = [writer()].into_iter().chain(own).collect();
+        let actions = acquire.step(Event::Listed(0, children));
+        let granted = Action::Grant(vec![granted_node(0)]);
+        assert_eq!(actions.contains(&granted), is_there, "{actions:?}");
+        assert_eq!(actions.contains(&Action::Gone(0)), !is_there, "{actions:?}");
+    }
+}
+
+#[test]
+fn nothing_is_granted_on_a_node_that_changed_before_it_is_watched() {
+    let mut acquire = started(1, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![entry(0, &[0])]));
+    let granted = Action::Grant(vec![granted_node(0)]);
+    assert_eq!(actions, [granted]);
+    assert_eq!(acquire.step(Event::OwnChanged(0)), [Action::WatchOwn(0)]);
+    assert_eq!(acquire.step(Event::BlockerChanged), [Action::List(0)]);
+}

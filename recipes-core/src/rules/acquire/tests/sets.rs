@@ -196,3 +196,45 @@ fn every_member_of_a_set_is_looked_at_for_a_writer_of_a_former_session() {
         );
     }
 }
+
+/// Whoever waits for an earlier one must not keep a later one, not even until that is listed.
+#[test]
+fn a_member_that_loses_its_node_takes_those_behind_it_along() {
+    let mut acquire = started(2, Patience::Wait);
+    let (node, children) = (node(7), None);
+    let unlisted = Entry { node, children };
+    let actions = acquire.step(Event::Entered(vec![entry(0, &[0]), unlisted]));
+    assert_eq!(actions, [Action::List(1)]);
+    let actions = acquire.step(Event::OwnGone(0));
+    assert_eq!(
+        actions,
+        [
+            Action::Gone(0),
+            Action::Withdraw(vec![(1, name(7))]),
+            Action::Enter(vec![0, 1]),
+        ]
+    );
+}
+
+/// An answer about one proves nothing about the others.
+#[test]
+fn all_that_are_not_watched_are_read_if_one_is() {
+    let mut acquire = started(2, Patience::Wait);
+    let actions = acquire.step(Event::Entered(vec![unnumbered(0, &[0]), entry(7, &[7])]));
+    assert_eq!(actions, [Action::Stat(0), Action::Stat(1)]);
+    // As if it were of an earlier session.
+    let actions = acquire.step(Event::Stated(0, Some(found(0, SESSION + 1))));
+    assert!(actions.contains(&Action::Gone(0)), "{actions:?}");
+}
+
+#[test]
+fn a_try_finds_its_own_writer_not_in_its_way() {
+    let beside = Place::Beside { session: SESSION };
+    let members = [(LockKind::Read, beside), (LockKind::Mutex, Place::Tail)];
+    let mut acquire = AcquireMachine::new(members, Patience::Try);
+    let actions = acquire.step(Event::SessionStarted(SESSION));
+    assert_eq!(actions, [Action::Probe]);
+    let writer = name(0).replace("lock-", LockKind::Write.marker());
+    let actions = acquire.step(Event::Probed(vec![vec![writer], Vec::new()]));
+    assert_eq!(actions, [Action::Enter(vec![0, 1])]);
+}

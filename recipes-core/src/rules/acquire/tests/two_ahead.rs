@@ -152,3 +152,25 @@ fn a_set_hears_of_two_ahead_of_one_member_without_another_listing() {
     let granted = [Action::Grant(vec![granted_node(0), granted_node(7)])];
     assert_eq!(acquire.step(Event::BlockerGone(1, name(6))), granted);
 }
+
+/// A name without a uuid may come back.
+#[test]
+fn a_node_that_is_back_is_waited_for_again() {
+    let others = || [2, 3].map(|it| format!("lock-000000000{it}"));
+    let listing = |others: &[String]| [others, &[name(5)]].concat();
+    let mut acquire = started(1, Patience::Wait);
+    let (node, children) = (node(5), Some(listing(&others())));
+    acquire.step(Event::Entered(vec![Entry { node, children }]));
+    acquire.step(Event::OwnWatched(0));
+    let [first, second] = others();
+    // The listing that is asked for may be of before.
+    for gone in [&second, &first] {
+        let actions = acquire.step(Event::BlockerGone(0, gone.clone()));
+        assert_eq!(actions, [Action::List(0)]);
+    }
+    let actions = acquire.step(Event::Listed(0, listing(&others()[..1])));
+    assert!(
+        actions.contains(&Action::Watch(0, vec![first])),
+        "{actions:?}"
+    );
+}

@@ -22,6 +22,11 @@ async fn first_answer_to_a_release_says_who_deleted_the_node() {
         deleting(&stage, "/a/1").await.send(answer).unwrap();
         let ended = deletion.finish(stage.epoch.deadline()).await.unwrap();
         assert!(is_it(&ended), "{ended:?}");
+        // A store that has not ended the session yet may still have it.
+        let asks_again = matches!(ended, Deleted::WithSession);
+        let log = stage.log().await;
+        assert_eq!(log.len(), usize::from(asks_again), "{log:?}");
+        assert!(log.iter().all(|it| it == "delete /a/1"), "{log:?}");
     }
 }
 
@@ -55,6 +60,7 @@ async fn release_whose_answer_was_lost_is_asked_for_again() {
         matches!(ended, Poll::Ready(Some(Deleted::ByUs))),
         "{ended:?}"
     );
+    assert!(stage.log().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +150,149 @@ async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
     assert_eq!(left(&[1, 1], false), Some(0));
     assert_eq!(left(&[1, 1], true), None, "more may come");
     assert_eq!(left(&[1; 40], true), Some(8));
+    assert_eq!(left(&[1; 32], true), Some(0));
     // Nodes of the next session are not deleted with those of the one before.
     assert_eq!(left(&[1, 1, 2], false), Some(1));
     assert_eq!(left(&[1, 1, 2], true), Some(1));
+}
+
+/// A server refuses what is too large.
+#[tokio::test(start_paused = true)]
+async fn group_has_no_more_than_16_kib_of_paths_or_one_that_is_longer() {
+    let pending = Pending::default();
+    let left = |lengths: &[usize]| {
+        let job = |length: &usize| {
+            let target = Arc::new(Doomed::Nodes(vec!["x".repeat(*length)]));
+            Job {
+                _pending: pending.list(&target, 1),
+                target,
+                made_in: 1,
+                tried: Tried::Nothing,
+                done: None,
+                gauge: None,
+            }
+        };
+        let mut waiting: VecDeque<_> = lengths.iter().map(job).collect();
+        let group = Batch::take(&mut waiting, true);
+        group.map(|_| waiting.len())
+    };
+    let most = 16 * 1024;
+    assert_eq!(left(&[most / 2, most / 2, 1]), Some(1));
+    assert_eq!(left(&[most / 2, most / 2 + 1, 1]), Some(2));
+    assert_eq!(left(&[most + 1, 1]), Some(1));
+}
+
+/// Releases `path` as one of those that may leave together.
+fn shared(stage: &Stage, path: &str) -> impl Future<Output = Option<Deleted>> + use<> {
+    let mut deletion = cleanup(stage).deletion(path, &stage.epoch);
+    Deletion::share(vec![(&mut deletion, &stage.epoch)]);
+    deletion.finish(stage.epoch.deadline())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_a_group_is_told_that_it_is_deleted() {
+    let stage = Stage::new().await;
+    let _first = tokio::spawn(shared(&stage, "/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(shared(&stage, path)));
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Ok(Vec::new())).unwrap();
+    settle().await;
+    assert!(stage.nodes.asked().is_none());
+    for other in others {
+        let told = other.await.unwrap();
+        assert!(matches!(told, Some(Deleted::ByUs)), "{told:?}");
+    }
+}
+
+/// Two that are released later than their session ended.
+#[tokio::test(start_paused = true)]
+async fn group_of_a_session_that_is_over_is_not_deleted_as_of_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    expire(&stage).await;
+    let mut deletions = ["/a/1", "/a/2"].map(|path| cleanup(&stage).deletion(path, &stage.epoch));
+    Deletion::share(deletions.iter_mut().map(|it| (it, &*stage.epoch)).collect());
+    for deletion in deletions {
+        let told = deletion.finish(Instant::now() + SECOND).await;
+        assert!(matches!(told, Some(Deleted::WithSession)), "{told:?}");
+    }
+    settle().await;
+    assert_eq!(next.log(), ["list /a"]);
+}
+
+/// A store that has not ended the session yet would keep the nodes as long as it lives.
+#[tokio::test(start_paused = true)]
+async fn group_whose_session_ends_is_told_at_once_and_searched_for_in_the_next() {
+    let (stage, next) = Stage::with_next().await;
+    let _first = tokio::spawn(shared(&stage, "/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let others = ["/a/2", "/a/3"].map(|path| tokio::spawn(shared(&stage, path)));
+    let (_, together) = deleting_together(&stage).await;
+    together
+        .send(Err(failed(NodesError::SessionEnded)))
+        .unwrap();
+    for other in others {
+        let told = other.await.unwrap();
+        assert!(matches!(told, Some(Deleted::WithSession)), "{told:?}");
+    }
+    expire(&stage).await;
+    let mut deleted = Vec::new();
+    while let Some(asked) = {
+        settle().await;
+        next.asked()
+    } {
+        match asked {
+            Asked::List(_, listed) => drop(listed.send(Ok(paths(["2", "3"])))),
+            Asked::Multi(operations, answer) => {
+                deleted.extend(operations.iter().map(|it| it.path().to_owned()));
+                drop(answer.send(Ok(Vec::new())));
+            }
+            Asked::Delete(path, answer) => {
+                deleted.push(path);
+                drop(answer.send(Ok(())));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    deleted.sort();
+    assert_eq!(deleted, ["/a/2", "/a/3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_a_group_whose_session_ends_then_is_told_at_once() {
+    let stage = Stage::new().await;
+    let _first = tokio::spawn(shared(&stage, "/a/1"));
+    let _unanswered = deleting(&stage, "/a/1").await;
+    let [second, _third] = ["/a/2", "/a/3"].map(|path| tokio::spawn(shared(&stage, path)));
+    let (_, together) = deleting_together(&stage).await;
+    together.send(Err(failed(NodesError::NoNode))).unwrap();
+    let ended = Err(NodesError::SessionEnded);
+    deleting(&stage, "/a/2").await.send(ended).unwrap();
+    settle().await;
+    assert!(second.is_finished());
+    assert!(matches!(second.await.unwrap(), Some(Deleted::WithSession)));
+}
+
+/// Locks of two sessions are released together. Each node goes by its own session.
+#[tokio::test(start_paused = true)]
+async fn each_session_deletes_its_own_nodes() {
+    let stages = [Stage::new().await, Stage::new().await];
+    let [first, second] = &stages;
+    let deletion = |stage: &Stage, path| cleanup(stage).deletion(path, &stage.epoch);
+    let mut deletions = [
+        (deletion(first, "/a/1"), first),
+        (deletion(second, "/b/1"), second),
+        (deletion(first, "/a/2"), first),
+        (deletion(second, "/b/2"), second),
+    ];
+    let all = deletions.iter_mut();
+    Deletion::share(all.map(|(it, stage)| (it, &*stage.epoch)).collect());
+    for (stage, expected) in stages.iter().zip([["/a/1", "/a/2"], ["/b/1", "/b/2"]]) {
+        let Asked::Multi(operations, _) = stage.asked().await else {
+            panic!("not together")
+        };
+        let paths: Vec<_> = operations.iter().map(NodeOp::path).collect();
+        assert_eq!(paths, expected);
+        assert!(stage.log().await.is_empty());
+    }
 }

@@ -122,6 +122,8 @@ async fn store_that_forgot_ends_the_session() {
     stage.epoch.note_forgot(Forgot { seen: 9, now: 5 });
     settle().await;
     assert!(is_lost(&lease).is_some());
+    // A guard does not keep it open.
+    assert!(stage.epoch.nodes().is_err());
     let ended = stage.session.core().open_epoch("/a").await.unwrap_err();
     let is_told = matches!(
         ended,
@@ -132,4 +134,39 @@ async fn store_that_forgot_ends_the_session() {
         }
     );
     assert!(is_told, "{ended}");
+}
+
+#[test]
+fn runtime_that_is_gone_ends_its_leases() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let (_stage, lease) = runtime.block_on(async {
+        let stage = Stage::new().await;
+        let lease = stage.lease(1);
+        settle().await;
+        (stage, lease)
+    });
+    assert_eq!(is_lost(&lease), None);
+    drop(runtime);
+    assert_eq!(is_lost(&lease), Some(LostReason::SessionClosed));
+}
+
+/// The timers that were set before are for a longer time.
+#[tokio::test(start_paused = true)]
+async fn holder_is_told_in_time_when_the_store_shortens_the_timeout() {
+    use crate::store::nodes::Reliant as _;
+
+    let stage = Stage::new().await;
+    let lease = stage.lease(1);
+    settle().await;
+    tokio::time::advance(SECOND).await;
+    settle().await;
+    stage.epoch.shortened(200 * MILLI);
+    settle().await;
+    tokio::time::advance(101 * MILLI).await;
+    settle().await;
+    assert_eq!(is_lost(&lease), Some(LostReason::DeadlinePassed));
 }
