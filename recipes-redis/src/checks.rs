@@ -62,11 +62,24 @@ pub enum RedisRefusal {
         missing: &'static str,
     },
     /// It is part of a cluster, and the keys of the prefix belong to another server.
-    #[error("the keys of prefix {prefix:?} are on another server of the cluster: {redirection}")]
+    #[error(
+        "the keys of prefix {prefix:?} are on another server of the cluster: {redirection} \
+         (redis+cluster:// finds it)"
+    )]
     Elsewhere {
         /// The prefix.
         prefix: String,
-        /// What the server said.
+        /// Slot, host and port, as the server has said.
+        redirection: String,
+    },
+    /// The keys of the prefix are being moved to another server of the cluster. The session tries again.
+    #[error(
+        "the keys of prefix {prefix:?} are being moved to another server of the cluster: {redirection}"
+    )]
+    Moving {
+        /// The prefix.
+        prefix: String,
+        /// Slot, host and port, as the server has said.
         redirection: String,
     },
 }
