@@ -6,11 +6,8 @@ use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
 };
 
+use crate::server::Redis;
 use crate::servers::{Servers, without_delay};
-
-/// What an address begins with.
-const KNOWN: &str =
-    "redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// or rediss+cluster://";
 
 /// A URL, taken apart.
 #[derive(Clone, Debug)]
@@ -82,7 +79,10 @@ impl Address {
             "redis+sentinel" => sentinels(rest, &sentinel),
             "redis+cluster" => cluster("redis", rest),
             "rediss+cluster" => cluster("rediss", rest),
-            _ => Err(format!("it begins with {KNOWN}, not {scheme}://")),
+            _ => {
+                let known = Redis::SCHEMES.join("://, ");
+                Err(format!("it begins with one of {known}://, not {scheme}://"))
+            }
         };
         let servers = servers.and_then(|it| settled(it, credentials));
         Ok(Self {
@@ -257,12 +257,74 @@ mod tests {
     }
 
     #[test]
+    fn url_names_servers_of_a_cluster() {
+        let url = "redis+cluster://bob:secret@a,b:7000,[::1]/?prefix=orders";
+        let address = parse(url).unwrap();
+        assert_eq!(
+            address.shown,
+            "redis+cluster://bob:***@a,b:7000,[::1]/?prefix=orders"
+        );
+        let Servers::Cluster(nodes) = address.servers else {
+            panic!("a cluster")
+        };
+        let addresses: Vec<_> = nodes.iter().map(|it| it.addr().to_string()).collect();
+        assert_eq!(addresses, ["a:6379", "b:7000", "::1:6379"]);
+        for node in nodes {
+            let settings = node.redis_settings();
+            let login = (settings.username(), settings.password());
+            assert_eq!(login, (Some("bob"), Some("secret")));
+            assert_eq!(settings.protocol(), ProtocolVersion::RESP3);
+        }
+    }
+
+    #[test]
+    fn url_names_a_socket() {
+        let url = "redis+unix://bob:s%26t@/run/a%20b/redis.sock?db=3&prefix=orders";
+        let address = parse(url).unwrap();
+        let shown = "redis+unix://bob:***@/run/a%20b/redis.sock?db=3&prefix=orders";
+        assert_eq!(address.shown, shown);
+        assert_eq!(address.prefix.as_deref(), Some("orders"));
+        let Servers::One(server) = address.servers else {
+            panic!("one server")
+        };
+        let path = ConnectionAddr::Unix("/run/a b/redis.sock".into());
+        assert_eq!(*server.addr(), path);
+        let settings = server.redis_settings();
+        let login = (settings.username(), settings.password());
+        assert_eq!((login, settings.db()), ((Some("bob"), Some("s&t")), 3));
+    }
+
+    #[test]
+    fn cluster_has_one_database() {
+        let one = Credentials {
+            database: Some(1),
+            ..Credentials::default()
+        };
+        for (url, credentials) in [
+            ("redis+cluster://a/1", &Credentials::default()),
+            ("redis+cluster://a", &one),
+        ] {
+            let refused = Address::parse(url, credentials).unwrap_err().to_string();
+            assert!(
+                refused.ends_with("a cluster has no database but 0"),
+                "{refused}"
+            );
+        }
+        parse("redis+cluster://a/0").unwrap();
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_its_password() {
         for (url, reason) in [
             ("cache:6379", "begins with redis://"),
             ("memcached://a", "not memcached://"),
             ("redis://a/0?prefx=b", "unknown parameter"),
             ("redis+sentinel://a:1", "name of the primary"),
+            ("redis+cluster://u:secret@", ""),
+            ("redis+cluster://a?db=1", "unknown parameter"),
+            ("redis+unix://redis.sock", "path of the socket"),
+            ("redis+unix://u:secret@/a?db=none", "database"),
+            ("redis+unix:///a?password=secret", "there are db, prefix"),
             ("redis://u:secret@a/none", ""),
             ("u:secret@a:6379", "begins with redis://"),
             ("redis://a?password=secret", "unknown parameter"),

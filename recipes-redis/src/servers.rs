@@ -168,3 +168,23 @@ fn at(node: &ConnectionInfo, there: &str) -> Option<ConnectionInfo> {
 pub(crate) fn without_delay() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+
+    use super::*;
+
+    #[test]
+    fn server_that_is_named_is_reached_as_the_one_that_names_it() {
+        let node = "redis://bob:secret@a:7000".into_connection_info().unwrap();
+        let named = |there| at(&node, there).map(|it| it.addr().to_string());
+        assert_eq!(named("10.0.0.7:7001").as_deref(), Some("10.0.0.7:7001"));
+        assert_eq!(named("::1:7001").as_deref(), Some("::1:7001"));
+        // It does not know its own host.
+        assert_eq!(named(":7001").as_deref(), Some("a:7001"));
+        assert_eq!(named("b"), None);
+        let there = at(&node, "b:1").unwrap();
+        assert_eq!(there.redis_settings().password(), Some("secret"));
+    }
+}

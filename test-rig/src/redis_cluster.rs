@@ -138,18 +138,28 @@ impl RedisCluster {
         .await
     }
 
-    /// The replica of a primary, once it has all that the primary has.
+    /// The replica of a primary, once it has all that the primary has now.
     ///
     /// # Panics
     /// If there is none for two minutes.
     pub async fn replica_of(&self, primary: &RedisServer) -> &RedisServer {
         let follows = format!("master_port:{}\r", primary.port());
+        let offset = async |server: &RedisServer, name| {
+            let info: String = server.command(&["INFO", "replication"]).await.ok()?;
+            let offset = info.lines().find_map(|line| line.strip_prefix(name))?;
+            Some((offset.parse::<u64>().ok()?, info))
+        };
+        let (written, _) = until("a primary", async || {
+            offset(primary, "master_repl_offset:").await
+        })
+        .await;
         until("a replica in step", async || {
             for server in self.servers.iter().filter(|it| it.pid().is_some()) {
-                let info: Option<String> = server.command(&["INFO", "replication"]).await.ok();
-                let follows = |it: String| it.contains(&follows) && it.contains("link_status:up");
-                if info.is_some_and(follows) {
-                    return Some(server);
+                match offset(server, "slave_repl_offset:").await {
+                    Some((has, info)) if info.contains(&follows) && has >= written => {
+                        return Some(server);
+                    }
+                    _ => {}
                 }
             }
             None
