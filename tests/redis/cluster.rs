@@ -138,15 +138,20 @@ async fn idle_holder_notices_that_its_server_was_a_replica_meanwhile() {
     // It sends something every sixth of this.
     let here = session_of(&cluster, Duration::from_secs(120)).await;
     let guard = mutex(&here).acquire().await.unwrap();
-    verified(&guard).await;
+    let node = guard.members()[0].node_path.clone();
+    let id = here.session_id().unwrap();
     let first = cluster.primary(KEY).await;
+    // It asks for nothing more then.
+    until("a node that is watched", async || {
+        let watched = ["HEXISTS", &format!("{{locks}}:n:{node}"), &format!("w{id}")];
+        first.command::<bool>(&watched).await.unwrap().then_some(())
+    })
+    .await;
     cluster.fail_over(first, "TAKEOVER").await.unwrap();
     let second = cluster.primary(KEY).await;
     assert_ne!(first.port(), second.port());
     // As if the second had not got the last writes of the first.
-    let node = guard.members()[0].node_path.clone();
     let name = super::name(&node);
-    let id = here.session_id().unwrap();
     for lost in [
         ["DEL", &format!("{{locks}}:n:{node}"), ""],
         ["ZREM", &format!("{{locks}}:c:{PATH}"), name],
