@@ -8,8 +8,10 @@ use test_rig::{RedisCluster, RedisServer, slot_of};
 use tokio::time::{Instant, timeout};
 
 use super::absent::Absent;
-use super::refused::chain;
-use super::{PATH, PATIENCE, mutex, options, take_and_give_back, until, verified};
+use super::guide_rights::set_user;
+use super::reads::assert_reads;
+use super::refused::{chain, refused};
+use super::{PATH, PATIENCE, mutex, options, until, verified};
 
 /// A key of all that a session has there.
 pub(super) const KEY: &str = "{locks}:x";
@@ -96,10 +98,9 @@ async fn holder_and_waiter_go_with_the_slot() {
     .await;
 }
 
-/// The queue is on its way to another primary when the move is given up, and never comes back. To whoever looks
-/// then, the lock is free.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn move_that_is_given_up_halfway_makes_no_lock_free() {
+/// The queue of a lock that is held has gone to another primary, and the move ends so that it never comes back. To
+/// whoever looks then, the lock is free.
+async fn half_moved(ends: impl AsyncFnOnce(&RedisCluster, &RedisServer, &str, &Session)) {
     let session_timeout = Duration::from_secs(8);
     let cluster = RedisCluster::start().await.unwrap();
     let there = session_of(&cluster, session_timeout).await;
@@ -112,22 +113,42 @@ async fn move_that_is_given_up_halfway_makes_no_lock_free() {
     cluster.open_slot(&slot, from, to).await.unwrap();
     let queue = format!("{{locks}}:c:{PATH}");
     cluster.move_keys(&[queue], from, to).await.unwrap();
-    // Nobody is answered: neither where the keys were, nor where they go.
-    let tried = mutex(&there).acquire().timeout(Duration::from_millis(500));
-    let error = chain(&tried.await.unwrap_err());
-    let says = "the keys of prefix \"{locks}\" are being moved to another server of the cluster";
-    assert!(error.contains(says), "{error}");
-    let comes = Redis::builder().connect_timeout(Duration::from_millis(500));
-    let error = chain(&comes.connect(&cluster.url()).await.unwrap_err());
-    assert!(error.contains(says), "{error}");
-    let stable = ["CLUSTER", "SETSLOT", &slot, "STABLE"];
-    let _ok: String = from.command(&stable).await.unwrap();
+    ends(&cluster, from, &slot, &there).await;
     let fresh = session_of(&cluster, session_timeout).await;
     let granted = timeout(PATIENCE, mutex(&fresh).acquire()).await.unwrap();
     let guard = granted.unwrap();
     assert!(Instant::now() > absent.until, "two holders");
     assert!(guard.fencing_token() > absent.token);
     assert!(!absent.believes_after_all());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn move_that_is_given_up_halfway_makes_no_lock_free() {
+    half_moved(async |cluster, from, slot, there| {
+        // Nobody is answered: neither where the keys were, nor where they go.
+        let tried = mutex(there).acquire().timeout(Duration::from_millis(500));
+        let error = chain(&tried.await.unwrap_err());
+        let says =
+            "the keys of prefix \"{locks}\" are being moved to another server of the cluster";
+        assert!(error.contains(says), "{error}");
+        let comes = Redis::builder().connect_timeout(Duration::from_millis(500));
+        let error = chain(&comes.connect(&cluster.url()).await.unwrap_err());
+        assert!(error.contains(says), "{error}");
+        let stable = ["CLUSTER", "SETSLOT", slot, "STABLE"];
+        let _ok: String = from.command(&stable).await.unwrap();
+    })
+    .await;
+}
+
+/// The replica does not know that the slot was on its way, and serves what is left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_that_takes_over_halfway_through_a_move_makes_no_lock_free() {
+    half_moved(async |cluster, from, _, _| {
+        cluster.replica_of(from).await;
+        from.kill().await.unwrap();
+        cluster.primary(KEY).await;
+    })
+    .await;
 }
 
 /// A primary that comes to be a replica closes no connection. A session that asks for nothing meanwhile must
@@ -194,13 +215,20 @@ async fn cluster_that_is_down_says_so() {
     }
 }
 
-/// Who comes first waits for the slots.
+/// Who comes first waits for the slots. The users are those of the operators' guide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_that_comes_up_is_waited_for() {
     let server = RedisServer::builder().setting("cluster-enabled", "yes");
     let server = server.start().await.unwrap();
-    let url = format!("redis+cluster://127.0.0.1:{}", server.port());
+    for user in ["service", "watcher"] {
+        set_user(&server, user).await;
+    }
+    let more = ["ACL", "SETUSER", "orders", "+ssubscribe", "+function|load"];
+    let _ok: String = server.command(&more).await.unwrap();
+    let port = server.port();
+    let url_of = |user| format!("redis+cluster://{user}:{user}-secret@127.0.0.1:{port}");
     let waits = options(Duration::from_secs(20)).connect_timeout(PATIENCE);
+    let url = url_of("orders");
     let opened = tokio::spawn(async move { waits.connect(&url).await });
     until("a first try", async || {
         let stats: String = server.command(&["INFO", "commandstats"]).await.unwrap();
@@ -210,6 +238,12 @@ async fn cluster_that_comes_up_is_waited_for() {
     let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
     let _ok: String = server.command(&all).await.unwrap();
     let session = timeout(PATIENCE, opened).await.unwrap().unwrap().unwrap();
-    take_and_give_back(&session).await;
+    let guard = mutex(&session).acquire().await.unwrap();
+    assert_reads(&url_of("watcher"), &guard).await;
+    guard.release().await.unwrap();
     session.close().await;
+    let less = ["ACL", "SETUSER", "orders", "-ssubscribe"];
+    let _ok: String = server.command(&less).await.unwrap();
+    let refused = refused(&url_of("orders")).await;
+    assert!(refused.contains("'ssubscribe' command"), "{refused}");
 }
