@@ -90,6 +90,11 @@ fn fields(info: &str) -> HashMap<&str, &str> {
     lines.collect()
 }
 
+/// Whether the server is part of a cluster, by its `INFO`.
+pub(crate) fn is_clustered(info: &str) -> bool {
+    fields(info).get("cluster_enabled") == Some(&"1")
+}
+
 /// Judges a server by its `INFO` and its `appendfsync`, if it tells that.
 pub(crate) fn judge(info: &str, appendfsync: Option<&str>) -> Result<Facts, RedisRefusal> {
     let fields = fields(info);

@@ -48,11 +48,6 @@ impl Servers {
         !matches!(self, Self::One(_))
     }
 
-    /// Whether the server may lose the keys, and get them back, without closing a connection.
-    pub(crate) fn moves_quietly(&self) -> bool {
-        matches!(self, Self::Cluster(_))
-    }
-
     /// Host and port of the one server, if it does not encrypt.
     pub(crate) fn plain(&self) -> Option<(&str, u16)> {
         match self {

@@ -125,16 +125,18 @@ impl RedisWire {
             }
         };
         let (mut connection, lost) = connect(route, heard).await?;
-        if route.servers.moves_quietly() {
+        let mut info = info(&mut connection).await?;
+        if checks::is_clustered(&info) {
             // The server ends this when it loses the keys, and says so ahead of any answer of later. A connection
-            // with nothing to ask would not notice that they are back, and older. Before the server says which
-            // run it is.
+            // with nothing to ask would not notice that they are back, and older.
             let mut subscribe = cmd("SSUBSCRIBE");
             subscribe.arg(format!("{}:e:slot", route.prefix));
             let subscribed = subscribe.exec_async(&mut connection).await;
             subscribed.map_err(|error| gone(route, error))?;
+            // The run that it began before.
+            info = self::info(&mut connection).await?;
         }
-        let facts = look(&mut connection, route).await?;
+        let facts = look(&mut connection, route, &info).await?;
         let loaded = library::load(&mut connection).await;
         loaded.map_err(refusal)?;
         Ok(Self {
@@ -342,16 +344,21 @@ async fn closed_with(route: &Route, error: RedisError) -> NodesError {
     NodesError::Unknown(Arc::new(RedisRefusal::Closed { said }))
 }
 
-/// Judges the server, and whether the keys of the prefix are on it.
-pub(crate) async fn look(
-    connection: &mut MultiplexedConnection,
-    route: &Route,
-) -> Result<Facts, NodesError> {
-    let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
+/// What the server says of itself.
+pub(crate) async fn info(connection: &mut MultiplexedConnection) -> Result<String, NodesError> {
     let info: RedisResult<redis::Value> =
         cmd("INFO").arg("everything").query_async(connection).await;
     let info = info.and_then(|info| Ok(String::from_redis_value(info)?));
-    let info = info.map_err(refusal)?;
+    info.map_err(refusal)
+}
+
+/// Judges the server by that, and whether the keys of the prefix are on it.
+pub(crate) async fn look(
+    connection: &mut MultiplexedConnection,
+    route: &Route,
+    info: &str,
+) -> Result<Facts, NodesError> {
+    let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
     let mut asked = cmd("CONFIG");
     asked
         .arg("GET")
@@ -363,7 +370,7 @@ pub(crate) async fn look(
     let set = |name: &str| settings.get(name).map(String::as_str);
     // What is not flushed during a rewrite is not always flushed.
     let appendfsync = set("appendfsync").filter(|_| set("no-appendfsync-on-rewrite") == Some("no"));
-    let facts = checks::judge(&info, appendfsync).map_err(refused)?;
+    let facts = checks::judge(info, appendfsync).map_err(refused)?;
     let mut probe = cmd("EXISTS");
     probe.arg(route.root());
     let probed: RedisResult<i64> = probe.query_async(connection).await;

@@ -156,11 +156,11 @@ async fn replica_that_takes_over_halfway_through_a_move_makes_no_lock_free() {
 
 /// A primary that comes to be a replica closes no connection. A session that asks for nothing meanwhile must
 /// notice all the same: what it has there may be older when the server is the primary again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_holder_notices_that_its_server_was_a_replica_meanwhile() {
+async fn idle_holder_notices(url: impl AsyncFnOnce(&RedisCluster) -> String) {
     let cluster = RedisCluster::start().await.unwrap();
     // It sends something every sixth of this.
-    let here = session_of(&cluster, Duration::from_secs(120)).await;
+    let idle = options(Duration::from_secs(120));
+    let here = idle.connect(&url(&cluster).await).await.unwrap();
     let guard = mutex(&here).acquire().await.unwrap();
     let node = guard.members()[0].node_path.clone();
     let id = here.session_id().unwrap();
@@ -193,6 +193,17 @@ async fn idle_holder_notices_that_its_server_was_a_replica_meanwhile() {
     assert_eq!(cluster.primary(KEY).await.port(), first.port());
     let lost = timeout(PATIENCE, guard.lost()).await.unwrap();
     assert_eq!(lost.reason, LostReason::NodeRemoved);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_holder_notices_that_its_server_was_a_replica_meanwhile() {
+    idle_holder_notices(async |cluster| cluster.url()).await;
+}
+
+/// It knows of no other server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_holder_at_one_server_of_a_cluster_notices_it_too() {
+    idle_holder_notices(async |cluster| cluster.primary(KEY).await.url()).await;
 }
 
 #[tokio::test]
