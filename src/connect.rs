@@ -2,7 +2,7 @@
 
 use recipes_core::{ConfigError, Error, Session, SessionOptions};
 #[cfg(feature = "redis")]
-use recipes_redis::RedisBuilder;
+use recipes_redis::{Redis, RedisBuilder};
 #[cfg(feature = "mysql")]
 use recipes_sql::MySqlBuilder;
 #[cfg(feature = "postgres")]
@@ -20,6 +20,12 @@ const KNOWN: &[&str] = &[
     "rediss",
     #[cfg(feature = "redis")]
     "redis+sentinel",
+    #[cfg(feature = "redis")]
+    "redis+cluster",
+    #[cfg(feature = "redis")]
+    "rediss+cluster",
+    #[cfg(feature = "redis")]
+    "redis+unix",
     #[cfg(feature = "postgres")]
     "postgres",
     #[cfg(feature = "mysql")]
@@ -33,7 +39,9 @@ const KNOWN: &[&str] = &[
 /// | `zk://host:port,host:port/chroot`, or without `zk://` | ZooKeeper (feature `zookeeper`) |
 /// | `redis://host:port/database`, `rediss://` over TLS | Redis (feature `redis`) |
 /// | `redis+sentinel://host:port,host:port/name/database` | Redis, the primary that Sentinel names |
-/// | `postgres://user:password@host:port/database`, or `postgresql://` | PostgreSQL (feature `postgres`) |
+/// | `redis+cluster://host:port,host:port`, `rediss+cluster://` over TLS | Redis Cluster, the primary that has the keys |
+/// | `redis+unix:///path?db=database` | Redis, at a Unix socket |
+/// | `postgres://user:password@host:port/database`, or `postgresql://` | PostgreSQL (feature `postgres`); `postgres:///database?host=/run/postgresql` at a Unix socket |
 /// | `mysql://user:password@host:port/database`, or `mariadb://` | MySQL or MariaDB (feature `mysql`) |
 ///
 /// The builder of a store, such as `ZooKeeper::builder()`, has options.
@@ -86,7 +94,9 @@ pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Sess
         #[cfg(feature = "zookeeper")]
         "zk" | "tcp" | "tcp+tls" => ZooKeeperBuilder::from(options).connect(address).await,
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+sentinel" => RedisBuilder::from(options).connect(address).await,
+        scheme if Redis::SCHEMES.contains(&scheme) => {
+            RedisBuilder::from(options).connect(address).await
+        }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => PostgresBuilder::from(options).connect(address).await,
         #[cfg(feature = "mysql")]

@@ -75,7 +75,8 @@ pub(crate) struct Arguments {
 pub(crate) struct StoreArguments {
     /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot.
     /// Or Redis: redis://user:password@host:port/database?prefix=locks, rediss:// over TLS,
-    /// redis+sentinel://host:port,host:port/name. Or a database: postgres://user:password@host/database,
+    /// redis+sentinel://host:port,host:port/name, redis+cluster://host:port,host:port, redis+unix:///path.
+    /// Or a database: postgres://user:password@host/database, postgres:///database?host=/path of a socket's folder,
     /// mysql://user:password@host/database. An address with a password is better passed in the environment,
     /// where `run` hides it from the command
     #[arg(

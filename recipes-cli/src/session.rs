@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recipes_core::{ConfigError, ConnectError, Error, Nodes, Session, SessionOptions, Store};
-use recipes_redis::RedisBuilder;
+use recipes_redis::{Redis, RedisBuilder};
 use recipes_sql::{MySqlBuilder, PostgresBuilder};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
 use tokio::time::timeout;
@@ -54,7 +54,9 @@ impl Place {
         }
         // Who creates no nodes leaves nothing in a database.
         let other = match scheme(servers(arguments)?) {
-            Some("redis" | "rediss" | "redis+sentinel") => Self::Redis(Box::new(options.into())),
+            Some(scheme) if Redis::SCHEMES.contains(&scheme) => {
+                Self::Redis(Box::new(options.into()))
+            }
             Some("postgres" | "postgresql") => {
                 let builder = PostgresBuilder::from(options);
                 Self::Postgres(Box::new(builder.create_schema(creates)))

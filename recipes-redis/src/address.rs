@@ -1,44 +1,13 @@
 //! The servers that a URL names.
 
-use std::fmt;
-use std::sync::Arc;
-
+use recipes_core::ConfigError;
 use recipes_core::internal::{check_secrets, parameters, without_secrets};
-use recipes_core::{ConfigError, NodesError};
-use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo,
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
 };
-use uuid::Uuid;
 
-use crate::answers::refusal;
-use crate::checks::RedisRefusal;
-
-/// The scheme of Sentinel's addresses.
-const SENTINEL: &str = "redis+sentinel://";
-
-/// Where the server is.
-#[derive(Clone)]
-pub(crate) enum Servers {
-    One(Box<ConnectionInfo>),
-    Sentinel {
-        sentinels: Vec<ConnectionInfo>,
-        service: String,
-        settings: Box<RedisConnectionInfo>,
-    },
-}
-
-/// Shows no secrets.
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(server) => f.debug_tuple("One").field(server.addr()).finish(),
-            Self::Sentinel { service, .. } => f.debug_tuple("Sentinel").field(service).finish(),
-        }
-    }
-}
+use crate::server::Redis;
+use crate::servers::{Servers, without_delay};
 
 /// A URL, taken apart.
 #[derive(Clone, Debug)]
@@ -81,123 +50,75 @@ impl Login {
 impl Address {
     pub(crate) fn parse(url: &str, credentials: &Credentials) -> Result<Self, ConfigError> {
         check_secrets(url)?;
-        let given = url;
-        let invalid = |reason: String| ConfigError::invalid_address(given, reason);
+        let invalid = |reason: String| ConfigError::invalid_address(url, reason);
+        let (given, _) = url.split_once('?').unwrap_or((url, ""));
+        let Some((scheme, rest)) = given.split_once("://") else {
+            return Err(invalid("it begins with redis://".to_owned()));
+        };
+        let is_socket = scheme == "redis+unix";
         let (mut prefix, mut sentinel) = (None, credentials.sentinel.clone());
+        let mut database = String::new();
         for (name, value) in parameters(url)? {
             match name.as_str() {
                 "prefix" => prefix = Some(value),
+                "db" if is_socket => database = value,
                 "sentinel-username" => sentinel.username = sentinel.username.or(Some(value)),
                 "sentinel-password" => sentinel.password = sentinel.password.or(Some(value)),
                 _ => {
+                    let also = if is_socket { "db, " } else { "" };
                     let known = "prefix, sentinel-username and sentinel-password";
-                    return Err(invalid(format!("unknown parameter; there are {known}")));
+                    return Err(invalid(format!(
+                        "unknown parameter; there are {also}{known}"
+                    )));
                 }
             }
         }
-        let url = url.split('?').next().unwrap_or_default();
-        let mut servers = match url.strip_prefix(SENTINEL) {
-            Some(rest) => sentinels(rest, &sentinel).map_err(invalid)?,
-            None => {
-                let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-                match scheme {
-                    Some("redis" | "rediss") => {}
-                    Some(scheme) => {
-                        let known = "it begins with redis://, rediss:// or redis+sentinel://";
-                        return Err(invalid(format!("{known}, not {scheme}://")));
-                    }
-                    None => return Err(invalid("it begins with redis://".to_owned())),
-                }
-                let info = url.into_connection_info();
-                Servers::One(Box::new(info.map_err(|error| invalid(said(&error)))?))
+        let servers = match scheme {
+            "redis" | "rediss" => read(given).map(|it| Servers::One(Box::new(it))),
+            "redis+unix" => socket(rest, &database),
+            "redis+sentinel" => sentinels(rest, &sentinel),
+            "redis+cluster" => cluster("redis", rest),
+            "rediss+cluster" => cluster("rediss", rest),
+            _ => {
+                let known = Redis::SCHEMES.join("://, ");
+                Err(format!("it begins with one of {known}://, not {scheme}://"))
             }
         };
-        match &mut servers {
-            Servers::One(server) => {
-                let settings = with(server.redis_settings().clone(), credentials);
-                let server = &mut **server;
-                *server = server
-                    .clone()
-                    .set_tcp_settings(without_delay())
-                    .set_redis_settings(settings);
-                if !server.addr().is_supported() {
-                    let reason = "TLS needs the feature `tls`";
-                    return Err(invalid(reason.to_owned()));
-                }
-            }
-            Servers::Sentinel { settings, .. } => {
-                **settings = with((**settings).clone(), credentials);
-            }
-        }
+        let servers = servers.and_then(|it| settled(it, credentials));
         Ok(Self {
-            servers,
+            servers: servers.map_err(invalid)?,
             prefix,
-            shown: without_secrets(given),
+            shown: without_secrets(url),
         })
     }
 }
 
-impl Servers {
-    /// Whether the primary may be another server the next time.
-    pub(crate) fn may_move(&self) -> bool {
-        matches!(self, Self::Sentinel { .. })
-    }
-
-    /// Host and port of the one server, if it does not encrypt.
-    pub(crate) fn plain(&self) -> Option<(&str, u16)> {
-        match self {
-            Self::One(server) => match server.addr() {
-                ConnectionAddr::Tcp(host, port) => Some((host, *port)),
-                _ => None,
-            },
-            Self::Sentinel { .. } => None,
+/// With what a service sets.
+fn settled(mut servers: Servers, credentials: &Credentials) -> Result<Servers, String> {
+    let settle = |server: &mut ConnectionInfo| {
+        let settings = with(server.redis_settings().clone(), credentials);
+        let settled = server.clone().set_redis_settings(settings);
+        *server = settled.set_tcp_settings(without_delay());
+        match server.addr().is_supported() {
+            true => Ok(()),
+            false => Err("TLS needs the feature `tls`".to_owned()),
         }
-    }
-
-    /// Whether the one server is spoken to over TLS.
-    pub(crate) fn encrypts(&self) -> bool {
-        match self {
-            Self::One(server) => matches!(server.addr(), ConnectionAddr::TcpTls { .. }),
-            Self::Sentinel { .. } => false,
+    };
+    match &mut servers {
+        Servers::One(server) => settle(server)?,
+        Servers::Sentinel { settings, .. } => {
+            **settings = with((**settings).clone(), credentials);
         }
-    }
-
-    /// A client of the server that is the primary now.
-    pub(crate) async fn client(&self) -> Result<Client, NodesError> {
-        match self {
-            Self::One(server) => Client::open((**server).clone()).map_err(refusal),
-            Self::Sentinel {
-                sentinels,
-                service,
-                settings,
-            } => {
-                let node = SentinelNodeConnectionInfo::default()
-                    .set_redis_connection_info((**settings).clone())
-                    .set_tcp_settings(without_delay());
-                let (service, kind) = (service.clone(), SentinelServerType::Master);
-                let mut sentinels = sentinels.clone();
-                // Each try asks another one first: the first may never answer.
-                let first = Uuid::new_v4().as_u128() % sentinels.len().max(1) as u128;
-                sentinels.rotate_left(usize::try_from(first).unwrap_or_default());
-                let named = async {
-                    let client = SentinelClient::build(sentinels, service, Some(node), kind);
-                    client?.async_get_client().await
-                };
-                named.await.map_err(|error| match refusal(error) {
-                    NodesError::Refused(why) => {
-                        let said = why.to_string();
-                        NodesError::Refused(Arc::new(RedisRefusal::Sentinel { said }))
-                    }
-                    other => other,
-                })
+        Servers::Cluster(nodes) => {
+            for node in nodes {
+                settle(node)?;
+                if node.redis_settings().db() != 0 {
+                    return Err("a cluster has no database but 0".to_owned());
+                }
             }
         }
     }
-}
-
-/// Requests that are sent one after the other do not wait for each other's answers.
-fn without_delay() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true)
+    Ok(servers)
 }
 
 /// News come over the connection itself, which only RESP3 allows.
@@ -210,29 +131,27 @@ fn with(mut settings: RedisConnectionInfo, credentials: &Credentials) -> RedisCo
     }
 }
 
+/// The user and the password, with what separates them from the rest.
+fn secrets(rest: &str) -> (&str, &str) {
+    let at = rest.rfind('@').map_or(0, |at| at + 1);
+    rest.split_at(at)
+}
+
 /// `[user:password@]host:port,host:port/service[/database]`
 fn sentinels(rest: &str, login: &Login) -> Result<Servers, String> {
-    let (secrets, rest) = match rest.rsplit_once('@') {
-        Some((secrets, rest)) => (format!("{secrets}@"), rest),
-        None => (String::new(), rest),
-    };
+    let (secrets, rest) = secrets(rest);
     let mut parts = rest.split('/');
-    let hosts = parts.next().unwrap_or_default();
+    let names = parts.next().unwrap_or_default();
     let service = parts.next().unwrap_or_default();
     if service.is_empty() {
         return Err("the name of the primary is missing: redis+sentinel://host:26379/name".into());
     }
     let database = parts.next().unwrap_or_default();
-    let read = |url: String| url.into_connection_info().map_err(|error| said(&error));
-    let settings = read(format!("redis://{secrets}sentinel/{database}"))?;
-    let mut sentinels = Vec::new();
-    for host in hosts.split(',') {
-        // An IPv6 address stands in brackets.
-        let has_port = host.rsplit(']').next().is_some_and(|it| it.contains(':'));
-        let port = if has_port { "" } else { ":26379" };
-        let sentinel = read(format!("redis://{host}{port}"))?;
+    let settings = read(&format!("redis://{secrets}sentinel/{database}"))?;
+    let mut sentinels = hosts("redis://", names, 26379, "")?;
+    for sentinel in &mut sentinels {
         let settings = login.with(sentinel.redis_settings().clone());
-        sentinels.push(sentinel.set_redis_settings(settings));
+        *sentinel = sentinel.clone().set_redis_settings(settings);
     }
     Ok(Servers::Sentinel {
         sentinels,
@@ -241,8 +160,53 @@ fn sentinels(rest: &str, login: &Login) -> Result<Servers, String> {
     })
 }
 
-fn said(error: &redis::RedisError) -> String {
-    error.detail().map_or(error.to_string(), ToOwned::to_owned)
+/// `[user:password@]host:port,host:port[/database]`
+fn cluster(scheme: &str, rest: &str) -> Result<Servers, String> {
+    let (secrets, rest) = secrets(rest);
+    let (names, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let scheme = format!("{scheme}://{secrets}");
+    hosts(&scheme, names, 6379, database).map(Servers::Cluster)
+}
+
+/// `host:port,host:port`
+fn hosts(
+    before: &str,
+    names: &str,
+    port: u16,
+    database: &str,
+) -> Result<Vec<ConnectionInfo>, String> {
+    let host = |name: &str| {
+        // An IPv6 address stands in brackets.
+        let has_port = name.rsplit(']').next().is_some_and(|it| it.contains(':'));
+        let port = match has_port {
+            true => String::new(),
+            false => format!(":{port}"),
+        };
+        read(&format!("{before}{name}{port}/{database}"))
+    };
+    names.split(',').map(host).collect()
+}
+
+/// `[user:password@]/path`
+fn socket(rest: &str, database: &str) -> Result<Servers, String> {
+    let (secrets, path) = secrets(rest);
+    if !path.starts_with('/') {
+        return Err("the path of the socket is missing: redis+unix:///run/redis.sock".into());
+    }
+    let ConnectionAddr::Unix(path) = read(&format!("redis+unix://{path}"))?.addr().clone() else {
+        return Err("it is no path of a socket".to_owned());
+    };
+    let server = read(&format!("redis://{secrets}socket/{database}"))?;
+    let server = server.set_addr(ConnectionAddr::Unix(path));
+    Ok(Servers::One(Box::new(server)))
+}
+
+fn read(url: &str) -> Result<ConnectionInfo, String> {
+    let said = |error: redis::RedisError| {
+        let detail = error.detail().map(ToOwned::to_owned);
+        detail.unwrap_or_else(|| error.to_string())
+    };
+    url.into_connection_info().map_err(said)
 }
 
 #[cfg(test)]
@@ -293,12 +257,74 @@ mod tests {
     }
 
     #[test]
+    fn url_names_servers_of_a_cluster() {
+        let url = "redis+cluster://bob:secret@a,b:7000,[::1]/?prefix=orders";
+        let address = parse(url).unwrap();
+        assert_eq!(
+            address.shown,
+            "redis+cluster://bob:***@a,b:7000,[::1]/?prefix=orders"
+        );
+        let Servers::Cluster(nodes) = address.servers else {
+            panic!("a cluster")
+        };
+        let addresses: Vec<_> = nodes.iter().map(|it| it.addr().to_string()).collect();
+        assert_eq!(addresses, ["a:6379", "b:7000", "::1:6379"]);
+        for node in nodes {
+            let settings = node.redis_settings();
+            let login = (settings.username(), settings.password());
+            assert_eq!(login, (Some("bob"), Some("secret")));
+            assert_eq!(settings.protocol(), ProtocolVersion::RESP3);
+        }
+    }
+
+    #[test]
+    fn url_names_a_socket() {
+        let url = "redis+unix://bob:s%26t@/run/a%20b/redis.sock?db=3&prefix=orders";
+        let address = parse(url).unwrap();
+        let shown = "redis+unix://bob:***@/run/a%20b/redis.sock?db=3&prefix=orders";
+        assert_eq!(address.shown, shown);
+        assert_eq!(address.prefix.as_deref(), Some("orders"));
+        let Servers::One(server) = address.servers else {
+            panic!("one server")
+        };
+        let path = ConnectionAddr::Unix("/run/a b/redis.sock".into());
+        assert_eq!(*server.addr(), path);
+        let settings = server.redis_settings();
+        let login = (settings.username(), settings.password());
+        assert_eq!((login, settings.db()), ((Some("bob"), Some("s&t")), 3));
+    }
+
+    #[test]
+    fn cluster_has_one_database() {
+        let one = Credentials {
+            database: Some(1),
+            ..Credentials::default()
+        };
+        for (url, credentials) in [
+            ("redis+cluster://a/1", &Credentials::default()),
+            ("redis+cluster://a", &one),
+        ] {
+            let refused = Address::parse(url, credentials).unwrap_err().to_string();
+            assert!(
+                refused.ends_with("a cluster has no database but 0"),
+                "{refused}"
+            );
+        }
+        parse("redis+cluster://a/0").unwrap();
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_its_password() {
         for (url, reason) in [
             ("cache:6379", "begins with redis://"),
             ("memcached://a", "not memcached://"),
             ("redis://a/0?prefx=b", "unknown parameter"),
             ("redis+sentinel://a:1", "name of the primary"),
+            ("redis+cluster://u:secret@", ""),
+            ("redis+cluster://a?db=1", "unknown parameter"),
+            ("redis+unix://redis.sock", "path of the socket"),
+            ("redis+unix://u:secret@/a?db=none", "database"),
+            ("redis+unix:///a?password=secret", "there are db, prefix"),
             ("redis://u:secret@a/none", ""),
             ("u:secret@a:6379", "begins with redis://"),
             ("redis://a?password=secret", "unknown parameter"),

@@ -148,6 +148,8 @@ impl RedisBuilder {
     /// | `redis://user:password@host:6379/0?prefix=locks` | this one; all but the host may be left out |
     /// | `rediss://host:6380` | this one, over TLS, with the feature `tls` |
     /// | `redis+sentinel://user:password@host:26379,host:26379/name/0` | the primary that the Sentinels name; user and password are those at the primary |
+    /// | `redis+cluster://user:password@host:6379,host:6379` | the primary of a cluster that has the keys of the prefix, as these of its servers know it; `rediss+cluster://` over TLS |
+    /// | `redis+unix://user:password@/run/redis.sock?db=0` | the one at this socket |
     ///
     /// # Errors
     /// - [`ConfigError`] for options that cannot be used, or a URL that is not understood,

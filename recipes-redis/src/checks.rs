@@ -62,11 +62,24 @@ pub enum RedisRefusal {
         missing: &'static str,
     },
     /// It is part of a cluster, and the keys of the prefix belong to another server.
-    #[error("the keys of prefix {prefix:?} are on another server of the cluster: {redirection}")]
+    #[error(
+        "the keys of prefix {prefix:?} are on another server of the cluster: {redirection} \
+         (redis+cluster:// finds it)"
+    )]
     Elsewhere {
         /// The prefix.
         prefix: String,
-        /// What the server said.
+        /// Slot, host and port, as the server has said.
+        redirection: String,
+    },
+    /// The keys of the prefix are being moved to another server of the cluster. The session tries again.
+    #[error(
+        "the keys of prefix {prefix:?} are being moved to another server of the cluster: {redirection}"
+    )]
+    Moving {
+        /// The prefix.
+        prefix: String,
+        /// Slot, host and port, as the server has said.
         redirection: String,
     },
 }
@@ -75,6 +88,11 @@ pub enum RedisRefusal {
 fn fields(info: &str) -> HashMap<&str, &str> {
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     lines.collect()
+}
+
+/// Whether the server is part of a cluster, by its `INFO`.
+pub(crate) fn is_clustered(info: &str) -> bool {
+    fields(info).get("cluster_enabled") == Some(&"1")
 }
 
 /// Judges a server by its `INFO` and its `appendfsync`, if it tells that.

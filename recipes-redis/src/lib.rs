@@ -7,6 +7,7 @@
 //! | `server` | `Redis`: where a service begins |
 //! | `builder` | what a service sets |
 //! | `address` | the servers that a URL names |
+//! | `servers` | which of them is the primary now |
 //! | `checks` | what a server must be like, and what it then promises |
 //! | `library` | what runs inside the server; the keys are listed in `library/store.lua` |
 //! | `wire` | one connection |
@@ -23,6 +24,7 @@ mod checks;
 mod library;
 mod reads;
 mod server;
+mod servers;
 mod wire;
 mod words;
 

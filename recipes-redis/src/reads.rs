@@ -40,7 +40,8 @@ impl RedisReads {
     pub(crate) async fn open(route: &Route) -> Result<Arc<dyn Reads>, NodesError> {
         // Nobody publishes to who has not subscribed.
         let (mut connection, lost) = wire::connect(route, |_| {}).await?;
-        let facts = wire::look(&mut connection, route).await?;
+        let info = wire::info(&mut connection).await?;
+        let facts = wire::look(&mut connection, route, &info).await?;
         let prefix = route.prefix.clone();
         Ok(Arc::new(Self {
             connection,

@@ -24,6 +24,17 @@ use crate::builder::RedisBuilder;
 pub enum Redis {}
 
 impl Redis {
+    /// What the addresses of Redis begin with, in front of `://`.
+    #[doc(hidden)]
+    pub const SCHEMES: &[&str] = &[
+        "redis",
+        "rediss",
+        "redis+sentinel",
+        "redis+cluster",
+        "rediss+cluster",
+        "redis+unix",
+    ];
+
     /// Opens a session with default options on the server of a URL. See
     /// [`RedisBuilder::connect`] for its forms.
     ///

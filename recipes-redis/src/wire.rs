@@ -14,18 +14,19 @@ use recipes_keeper::{
 };
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, RedisResult, cmd,
+    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError,
+    RedisResult, ServerErrorKind, cmd,
 };
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::address::Servers;
 use crate::answers::{answers, call_error, closed, opened, refusal, resumed};
 use crate::checks::{self, RedisRefusal};
 use crate::library::{self, Function};
 use crate::reads::RedisReads;
+use crate::servers::Servers;
 use crate::words::Words;
 
 /// Requests that may be on their way. More wait in the queue of the session.
@@ -43,7 +44,7 @@ const EXPECTS_TLS: &str =
 /// A connection to the primary, which has the library.
 struct RedisWire {
     connection: MultiplexedConnection,
-    prefix: String,
+    prefix: Arc<str>,
     number: u64,
     /// Becomes true.
     lost: watch::Receiver<bool>,
@@ -70,9 +71,20 @@ pub(crate) struct Route {
     pub(crate) replicas_timeout: Duration,
 }
 
+impl Route {
+    /// The key of the root, which who only reads may read, too.
+    fn root(&self) -> String {
+        format!("{}:n:/", self.prefix)
+    }
+}
+
 impl Server for Route {
     fn may_pass(&self, refusal: &Source) -> bool {
-        matches!(refusal.downcast_ref(), Some(RedisRefusal::Replica { .. }))
+        match refusal.downcast_ref() {
+            Some(RedisRefusal::Replica { .. }) => true,
+            Some(RedisRefusal::Elsewhere { .. }) => self.may_move(),
+            _ => false,
+        }
     }
 
     fn may_move(&self) -> bool {
@@ -113,12 +125,23 @@ impl RedisWire {
             }
         };
         let (mut connection, lost) = connect(route, heard).await?;
-        let facts = look(&mut connection, route).await?;
+        let mut info = info(&mut connection).await?;
+        if checks::is_clustered(&info) {
+            // The server ends this when it loses the keys, and says so ahead of any answer of later. A connection
+            // with nothing to ask would not notice that they are back, and older.
+            let mut subscribe = cmd("SSUBSCRIBE");
+            subscribe.arg(format!("{}:e:slot", route.prefix));
+            let subscribed = subscribe.exec_async(&mut connection).await;
+            subscribed.map_err(|error| gone(route, error))?;
+            // The run that it began before.
+            info = self::info(&mut connection).await?;
+        }
+        let facts = look(&mut connection, route, &info).await?;
         let loaded = library::load(&mut connection).await;
         loaded.map_err(refusal)?;
         Ok(Self {
             connection,
-            prefix: route.prefix.clone(),
+            prefix: route.prefix.as_str().into(),
             number,
             lost,
             facts,
@@ -143,15 +166,35 @@ impl RedisWire {
         &self,
         command: Cmd,
     ) -> impl Future<Output = Result<redis::Value, CallError>> + Send + 'static {
-        let mut connection = self.connection.clone();
+        let (mut connection, lost) = (self.connection.clone(), self.lost.clone());
+        let prefix = Arc::clone(&self.prefix);
         async move {
-            match connection.send_packed_command(&command).await {
-                Ok(redis::Value::ServerError(error)) => Err(call_error(error.into())),
-                Ok(value) => Ok(value),
-                Err(error) => Err(call_error(error)),
+            let answer = connection.send_packed_command(&command).await;
+            // The client takes the end of a subscription for an answer, and then each answer for the next one.
+            if answer.is_ok() && *lost.borrow() {
+                return Err(CallError::unexpected("an answer after the keys have moved"));
             }
+            let error = match answer {
+                Ok(redis::Value::ServerError(error)) => error.into(),
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if is_moving(&error) {
+                distrust(&mut connection, &prefix).await;
+                return Err(CallError::Lost(Arc::new(moving(&prefix, &error))));
+            }
+            Err(call_error(error))
         }
     }
+}
+
+/// The keys are being moved. What is found afterwards may not be all, should they stay after all: so whoever comes
+/// then takes the server for another one.
+async fn distrust(connection: &mut MultiplexedConnection, prefix: &str) {
+    let mut run = cmd("HSET");
+    run.arg(format!("{prefix}:x")).arg("r").arg("moving");
+    // If it is refused, this key is there no more, which says as much.
+    drop(run.exec_async(connection).await);
 }
 
 impl Wire for RedisWire {
@@ -245,7 +288,7 @@ pub(crate) async fn connect(
     let push = move |push: PushInfo| -> Result<(), Infallible> {
         match (push.kind, push.data.as_slice()) {
             (PushKind::Message, [_, redis::Value::BulkString(payload)]) => heard(payload),
-            (PushKind::Disconnection, _) => {
+            (PushKind::Disconnection | PushKind::SUnsubscribe, _) => {
                 is_lost.send_replace(true);
             }
             _ => {}
@@ -258,7 +301,7 @@ pub(crate) async fn connect(
         .set_response_timeout(None)
         .set_pipeline_buffer_size(2 * IN_FLIGHT_MAX)
         .set_push_sender(push);
-    let client = route.servers.client().await?;
+    let client = route.servers.client(&route.root()).await?;
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     match connected.await {
         Ok(connection) => Ok((connection, lost)),
@@ -301,16 +344,21 @@ async fn closed_with(route: &Route, error: RedisError) -> NodesError {
     NodesError::Unknown(Arc::new(RedisRefusal::Closed { said }))
 }
 
-/// Judges the server, and whether the keys of the prefix are on it.
-pub(crate) async fn look(
-    connection: &mut MultiplexedConnection,
-    route: &Route,
-) -> Result<Facts, NodesError> {
-    let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
+/// What the server says of itself.
+pub(crate) async fn info(connection: &mut MultiplexedConnection) -> Result<String, NodesError> {
     let info: RedisResult<redis::Value> =
         cmd("INFO").arg("everything").query_async(connection).await;
     let info = info.and_then(|info| Ok(String::from_redis_value(info)?));
-    let info = info.map_err(refusal)?;
+    info.map_err(refusal)
+}
+
+/// Judges the server by that, and whether the keys of the prefix are on it.
+pub(crate) async fn look(
+    connection: &mut MultiplexedConnection,
+    route: &Route,
+    info: &str,
+) -> Result<Facts, NodesError> {
+    let refused = |why: RedisRefusal| NodesError::Refused(Arc::new(why));
     let mut asked = cmd("CONFIG");
     asked
         .arg("GET")
@@ -322,21 +370,42 @@ pub(crate) async fn look(
     let set = |name: &str| settings.get(name).map(String::as_str);
     // What is not flushed during a rewrite is not always flushed.
     let appendfsync = set("appendfsync").filter(|_| set("no-appendfsync-on-rewrite") == Some("no"));
-    let facts = checks::judge(&info, appendfsync).map_err(refused)?;
+    let facts = checks::judge(info, appendfsync).map_err(refused)?;
     let mut probe = cmd("EXISTS");
-    // The root, which who only reads may read, too.
-    probe.arg(format!("{}:n:/", route.prefix));
+    probe.arg(route.root());
     let probed: RedisResult<i64> = probe.query_async(connection).await;
     match probed {
         Ok(_) => Ok(facts),
-        Err(error) if error.redirect_node().is_some() => Err(refused(elsewhere(route, &error))),
-        Err(error) => Err(refusal(error)),
+        Err(error) => Err(gone(route, error)),
     }
 }
 
-fn elsewhere(route: &Route, error: &RedisError) -> RedisRefusal {
-    RedisRefusal::Elsewhere {
-        prefix: route.prefix.clone(),
-        redirection: error.to_string(),
+/// What an error means that may say that the keys are on another server, or on their way there.
+fn gone(route: &Route, error: RedisError) -> NodesError {
+    match error.redirect_node() {
+        Some(_) if is_moving(&error) => {
+            NodesError::Unknown(Arc::new(moving(&route.prefix, &error)))
+        }
+        Some(_) => NodesError::Refused(Arc::new(RedisRefusal::Elsewhere {
+            prefix: route.prefix.clone(),
+            redirection: redirection(&error),
+        })),
+        None => refusal(error),
     }
+}
+
+fn is_moving(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::Ask)
+}
+
+fn moving(prefix: &str, error: &RedisError) -> RedisRefusal {
+    RedisRefusal::Moving {
+        prefix: prefix.to_owned(),
+        redirection: redirection(error),
+    }
+}
+
+/// The slot and the server.
+fn redirection(error: &RedisError) -> String {
+    error.detail().unwrap_or_default().to_owned()
 }

@@ -4,13 +4,14 @@
 //! [`on_every_ensemble!`] on a place of the test's own on a [`shared`] server,
 //! [`on_ensembles_of_their_own!`] on a server of its [`own`]. [`FaultProxy`] breaks connections at
 //! chosen frames. [`CuratorPeer`] runs the recipes of Apache Curator, to contend with ours, and
-//! [`ForeignPeer`] the locks of Go and Python. [`history`] judges what many processes wrote down,
+//! [`ForeignPeer`] the locks of Go and Python. [`RedisCluster`] fails over and moves slots. [`history`] judges what many processes wrote down,
 //! and [`TransactionLog`] is a ZooKeeper server's own record of it.
 
 pub mod history;
 mod jute;
 mod peer;
 mod proxy;
+mod redis_cluster;
 mod test_ensemble;
 mod txn_log;
 
@@ -29,6 +30,7 @@ pub use recipes_testing::{
     RedisServer, RedisServerBuilder, Request, ServerBuilder, ServerError, StoreClock,
     ZooKeeperEnsemble, ZooKeeperServer, contract, lock_contract,
 };
+pub use redis_cluster::{RedisCluster, slot_of};
 pub use test_ensemble::{Place, TestEnsemble, own, shared};
 pub use txn_log::{
     Change, Life, LockNodes, LogError, LogRecord, Removal, TransactionLog, WritesLog,

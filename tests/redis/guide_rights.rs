@@ -10,7 +10,7 @@ use super::reads::assert_reads;
 use super::refused::{chain, refused};
 use super::{PATH, SOON, mutex, options, session};
 
-async fn set_user(server: &RedisServer, name: &str) {
+pub(super) async fn set_user(server: &RedisServer, name: &str) {
     let line = block("redis.md", name);
     let words: Vec<_> = line.split_whitespace().collect();
     let _ok: String = server.command(&words).await.unwrap();

@@ -17,6 +17,8 @@
 //! | `neighbours` | what do other sessions, servers and users make of it? |
 //! | `absent`, `wires` | a holder that notices nothing; connections that can be held up |
 //! | `sentinel` | is the new primary found? |
+//! | `cluster`, `cluster_contended` | is the primary found that has the keys, whatever becomes of them? |
+//! | `socket` | a server at a Unix socket |
 
 #![allow(
     clippy::unwrap_used,
@@ -28,6 +30,8 @@
 mod absent;
 mod back;
 mod clock;
+mod cluster;
+mod cluster_contended;
 mod connection;
 mod costs;
 mod evicting;
@@ -44,6 +48,7 @@ mod quarantine;
 mod reads;
 mod refused;
 mod sentinel;
+mod socket;
 mod watching;
 #[path = "../support/wires.rs"]
 mod wires;

@@ -190,7 +190,11 @@ async fn cluster_whose_keys_are_elsewhere() {
         .await
         .unwrap_err();
     let text = chain(&error);
-    assert!(text.contains(elsewhere) || text.contains("slot"), "{text}");
+    let said = format!("the keys of prefix \"{{{elsewhere}}}\" are on another server");
+    assert!(
+        text.contains(&said) || text.contains("Hash slot not served"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -205,6 +209,14 @@ async fn what_is_wrong_before_anything_is_sent() {
     assert!(text.contains("100ms to"), "{text}");
     let text = misconfigured(Redis::builder(), "redis+sentinel://a").await;
     assert!(text.contains("name of the primary"), "{text}");
+    let cluster = "redis+cluster://127.0.0.1:1";
+    let text = misconfigured(Redis::builder().prefix("a}b"), cluster).await;
+    assert!(
+        text.ends_with("nor contain braces; they are put around it"),
+        "{text}"
+    );
+    let text = misconfigured(Redis::builder().database(1), cluster).await;
+    assert!(text.ends_with("a cluster has no database but 0"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,7 @@
 //! | `guide_rights`, `guide_rights_mysql` | have the users of the operators' guides the rights that they need, and no more? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
+//! | `socket_on_postgres` | a server of PostgreSQL at a Unix socket |
 //! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
 //! | `change_of_store` | are the tokens of a table right when its locks move to another store? |
@@ -56,6 +57,7 @@ mod refused_by_mariadb;
 mod refused_by_postgres;
 mod settings_on_postgres;
 mod simple_calls_on_postgres;
+mod socket_on_postgres;
 mod variables_of_mariadb;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use test_rig::PostgresServer;
 use tokio::net::TcpListener;
 
 /// An error with its causes.
-fn chain(error: &dyn StdError) -> String {
+pub(super) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

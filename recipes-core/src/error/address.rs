@@ -3,8 +3,10 @@
 use super::ConfigError;
 
 /// Parameters whose values are shown.
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 8] = [
     "prefix",
+    "db",
+    "host",
     "schema",
     "sslmode",
     "ssl-mode",

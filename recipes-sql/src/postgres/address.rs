@@ -5,7 +5,7 @@ use std::str::FromStr;
 use recipes_core::ConfigError;
 use recipes_core::internal::{check_secrets, parameters, without_secrets};
 use tokio_postgres::Config;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// A URL, taken apart.
 #[derive(Clone, Debug)]
@@ -54,7 +54,9 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(invalid("it names no host".to_owned()));
         }
-        config.ssl_mode(if encrypts {
+        // As every client of PostgreSQL: nobody listens on what stays on this machine.
+        let is_remote = config.get_hosts().is_empty() || config.get_hosts().iter().any(is_tcp);
+        config.ssl_mode(if encrypts && is_remote {
             SslMode::Require
         } else {
             SslMode::Disable
@@ -70,6 +72,10 @@ impl Address {
             may_move,
         })
     }
+}
+
+fn is_tcp(host: &Host) -> bool {
+    matches!(host, Host::Tcp(_))
 }
 
 #[cfg(test)]
@@ -98,11 +104,45 @@ mod tests {
         assert!(!address.may_move && config.get_ssl_mode() == SslMode::Disable);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn url_names_the_folder_of_a_socket() {
+        for url in [
+            "postgres:///shop?host=/run/a%20b&schema=orders",
+            "postgres://%2Frun%2Fa%20b/shop?schema=orders",
+            "postgres://bob:secret@/shop?host=%2Frun%2Fa%20b&schema=orders",
+        ] {
+            let address = parse(url).unwrap();
+            let hosts = address.config.get_hosts();
+            assert_eq!(hosts, [Host::Unix("/run/a b".into())], "{url}");
+            assert_eq!(address.config.get_dbname(), Some("shop"));
+            assert_eq!(address.shown, url.replace(":secret", ":***"));
+        }
+    }
+
     #[test]
     fn among_several_servers_the_primary_is_chosen() {
         let address = parse("postgresql://a,b:5433/shop").unwrap();
         let attributes = address.config.get_target_session_attrs();
         assert!(address.may_move && attributes == TargetSessionAttrs::ReadWrite);
+    }
+
+    #[cfg(all(unix, feature = "tls"))]
+    #[test]
+    fn socket_is_not_encrypted() {
+        for (url, mode) in [
+            (
+                "postgres:///shop?host=/run&sslmode=require",
+                SslMode::Disable,
+            ),
+            ("postgres://db/shop?sslmode=require", SslMode::Require),
+            (
+                "postgres://db,%2Frun/shop?sslmode=require",
+                SslMode::Require,
+            ),
+        ] {
+            assert_eq!(parse(url).unwrap().config.get_ssl_mode(), mode, "{url}");
+        }
     }
 
     #[test]

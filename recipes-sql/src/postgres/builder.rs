@@ -126,7 +126,8 @@ impl PostgresBuilder {
     /// connections of its own.
     ///
     /// The URL is `postgres://user:password@host:5432/database?schema=locks&sslmode=require`; all but
-    /// the host may be left out. If it names several hosts, with commas between them, the one that takes
+    /// the host may be left out. A server at a Unix socket is `postgres:///database?host=/run/postgresql`,
+    /// the socket's folder. If it names several hosts, with commas between them, the one that takes
     /// writes is used. With `sslmode=require`, `verify-ca` or `verify-full` the connection is
     /// encrypted, and the server's certificate is checked, name included, against those that the
     /// system trusts (feature `tls`); otherwise it is not encrypted. Other parameters are those of

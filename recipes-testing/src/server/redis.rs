@@ -55,6 +55,8 @@ pub struct RedisServer {
     change: tokio::sync::Mutex<()>,
     folder: TempDir,
     port: Port,
+    /// On which it speaks to the other servers of its cluster.
+    _bus: Option<Port>,
     program: PathBuf,
     is_sentinel: bool,
     operator: Client,
@@ -85,8 +87,13 @@ impl RedisServer {
 
     pub(super) fn new(program: &Path, options: &RedisServerBuilder) -> Result<Self, ServerError> {
         let settings = &options.settings;
-        let port = ports::free(1).map_err(ServerError::io("find a free port"))?;
-        let port = port.into_iter().next().ok_or_else(|| {
+        let is_clustered = settings
+            .get("cluster-enabled")
+            .is_some_and(|it| it == "yes");
+        let ports = ports::free(1 + usize::from(is_clustered));
+        let mut ports = ports.map_err(ServerError::io("find a free port"))?;
+        let bus = if is_clustered { ports.pop() } else { None };
+        let port = ports.pop().ok_or_else(|| {
             ServerError::io("find a free port")(io::ErrorKind::AddrNotAvailable.into())
         })?;
         let mut builder = tempfile::Builder::new();
@@ -97,6 +104,9 @@ impl RedisServer {
             .or_else(|_| builder.tempdir());
         let folder = folder.map_err(ServerError::io("make the server's folder"))?;
         let mut lines = format!("port {}\ndir {}\n", port.number(), folder.path().display());
+        if let Some(bus) = &bus {
+            lines.push_str(&format!("cluster-port {}\n", bus.number()));
+        }
         // A Sentinel must know its primary before it is told more of it.
         let (first, rest): (Vec<_>, Vec<_>) = settings
             .iter()
@@ -119,6 +129,7 @@ impl RedisServer {
             change: tokio::sync::Mutex::new(()),
             folder,
             port,
+            _bus: bus,
             program: program.to_owned(),
             is_sentinel: options.is_sentinel,
             operator,

@@ -202,9 +202,13 @@ impl PostgresServerBuilder {
         let settings: String = settings.iter().map(line).collect();
         folder.write("data/postgresql.conf", settings.as_bytes())?;
 
-        let of_user = |name: &String| format!("host all \"{name}\" all scram-sha-256\n");
+        let of_user = |name: &String| {
+            format!("host all \"{name}\" all scram-sha-256\nlocal all \"{name}\" scram-sha-256\n")
+        };
         let mut access: String = self.users.keys().map(of_user).collect();
-        access.push_str("host all all all trust\nhost replication all all trust\n");
+        access.push_str(
+            "host all all all trust\nlocal all all trust\nhost replication all all trust\n",
+        );
         folder.write("data/pg_hba.conf", access.as_bytes())?;
         if self.primary.is_some() {
             folder.write("data/standby.signal", b"")?;
