@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// It fails if it is the one that is named. The zoo first waits until nothing is left of what failed beside it.
+/// It fails if it is the one that is named. What another runs next to first waits until nothing is left of the other,
+/// if that fails.
 const STUB: &str = r#"#!/bin/sh
 name="$(basename "$0")"
 if [ "$name" = "$FAILS" ]; then
@@ -14,7 +15,7 @@ if [ "$name" = "$FAILS" ]; then
     exit 1
 fi
 case "$name:$FAILS" in
-zoo:newest)
+test:check | zoo:newest)
     children="/proc/$PPID/task/$PPID/children"
     while [ ! -s failing ] || [ "$(wc -w <"$children")" -gt 1 ]; do sleep 0.05; done ;;
 esac
