@@ -1,5 +1,7 @@
 //! Readers of one session that share a node.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -305,6 +307,28 @@ async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: 
     }
     write(&lock).await;
     assert!(ensemble.children(PATH).await.is_empty());
+}
+
+#[tokio::test]
+async fn reader_that_never_waits_lets_other_tasks_run_in_memory() {
+    const READS: usize = 10_000;
+    let ensemble = test_rig::MemoryEnsemble::new();
+    let session = ensemble.session();
+    let lock = for_long(&session);
+    let done = Arc::new(AtomicUsize::new(0));
+    let reads = Arc::clone(&done);
+    let reader = tokio::spawn(async move {
+        for _ in 0..READS {
+            lock.read().await.unwrap().release().await.unwrap();
+            reads.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    while done.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let first = done.load(Ordering::Relaxed);
+    assert!(first < READS, "it did all of them at one time");
+    reader.await.unwrap();
 }
 
 /// All handles of a path share the same groups.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::sync::oneshot;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::AcquireError;
@@ -204,6 +205,8 @@ impl SharedReads {
 
     /// The lease if its node can be granted to a reader that comes now. If not, nobody else joins it.
     async fn vouched(&self, number: u64, lease: Lease) -> Option<Lease> {
+        // A task that does nothing but read would never wait, and never let another one run.
+        consume_budget().await;
         let is_good = lease.vouch().await;
         let mut groups = lock(&self.groups);
         // A writer may have come meanwhile.
