@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_recipes::{DistributedLock, Owner, Session};
 use recipes_testing::{Checkpoint, Faults, MemoryEnsemble, Request};
+use tokio::runtime::RngSeed;
 use tokio::time::timeout;
 
 use crate::judge::Judge;
@@ -213,29 +214,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What tokio draws by chance is drawn from the seed.
-#[cfg(tokio_unstable)]
-fn draw_from(runtime: &mut tokio::runtime::Builder, seed: u64) {
-    runtime.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
-}
-
-/// scripts/check compiles as services do, and runs nothing.
-#[cfg(not(tokio_unstable))]
-fn draw_from(_: &mut tokio::runtime::Builder, _: u64) {
-    panic!("a seed is one world only with the flag of .cargo/config.toml");
-}
-
 /// Runs one world. `tells` keeps its story.
 pub(crate) fn run(seed: u64, store: Store, tells: bool) -> Run {
     note_panics();
     PANICKED.set(false);
     let plan = Plan::new(seed, store);
     // A step of virtual time ends when no task has anything to do. Then everything is judged.
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    draw_from(&mut runtime, seed);
-    let runtime = runtime
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
+        .rng_seed(RngSeed::from_bytes(&seed.to_le_bytes()))
         .on_thread_park(|| {
             JUDGE.with_borrow(|judge| judge.as_ref().map(|judge| lock(judge).step()));
         })
