@@ -87,13 +87,15 @@ impl HeldNode {
             lost: Mutex::default(),
             revoked: watch::Sender::new(false),
             ties: AtomicU32::new(0),
-            leases: Mutex::new(Some(BTreeMap::new())),
+            leases: Mutex::default(),
         });
         if made.is_revoked {
             node.revoke();
         }
-        let leases = &mut *lock(&node.leases);
-        let lease = node.enter(leases.get_or_insert_default(), made.fencing_token);
+        let lease = node.enter(
+            lock(&node.leases).insert(BTreeMap::new()),
+            made.fencing_token,
+        );
         epoch.register(Arc::clone(&node) as Arc<dyn Tenant>, own_watch);
         lease
     }

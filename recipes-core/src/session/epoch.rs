@@ -344,14 +344,8 @@ impl Epoch {
         found: Option<&(Vec<u8>, NodeStat)>,
         connection: Option<u64>,
     ) {
-        let mut told: Option<Arc<dyn Tenant>> = None;
-        // The lease may be replaced meanwhile, at most once for each waiter of a hand-off.
-        while let Some(lease) = self.lease(id) {
-            if told.is_some_and(|told| Arc::ptr_eq(&told, &lease)) {
-                return;
-            }
+        if let Some(lease) = self.lease(id) {
             lease.observe(found, connection);
-            told = Some(lease);
         }
     }
 
