@@ -10,7 +10,9 @@ use lock_recipes::{
     ConfigError, Error, InterProcessReadWriteLock, LockOptions, LostReason, Owner, ReadGuard,
     ReleaseOutcome, Session,
 };
-use test_rig::{TestEnsemble, on_ensembles_of_their_own, on_every_ensemble};
+use test_rig::{
+    MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
+};
 use tokio::time::sleep;
 
 const PATH: &str = "/locks/configuration";
@@ -312,7 +314,7 @@ async fn loss_and_request_reach_each_reader_and_nobody_joins_any_more(ensemble: 
 #[tokio::test]
 async fn reader_that_never_waits_lets_other_tasks_run_in_memory() {
     const READS: usize = 10_000;
-    let ensemble = test_rig::MemoryEnsemble::new();
+    let ensemble = MemoryEnsemble::new();
     let session = ensemble.session();
     let lock = for_long(&session);
     let done = Arc::new(AtomicUsize::new(0));
@@ -331,10 +333,24 @@ async fn reader_that_never_waits_lets_other_tasks_run_in_memory() {
     reader.await.unwrap();
 }
 
+/// Somebody who waited with others, and is not polled any more, still has the answer.
+#[tokio::test(start_paused = true)]
+async fn refusal_of_a_group_is_for_those_who_waited_with_it_in_memory() {
+    let ensemble = MemoryEnsemble::new();
+    let session = ensemble.session();
+    let lock = for_long(&session);
+    ensemble.deny(PATH, Operation::Create);
+    let mut waiting = readers(&lock, 2).await;
+    waiting.remove(0).await.unwrap_err();
+    ensemble.allow_all();
+    lock.read().await.unwrap().release().await.unwrap();
+    waiting.remove(0).await.unwrap_err();
+}
+
 /// All handles of a path share the same groups.
 #[tokio::test]
 async fn option_that_differs_between_handles_is_refused_in_memory() {
-    let ensemble = test_rig::MemoryEnsemble::new();
+    let ensemble = MemoryEnsemble::new();
     let session = ensemble.session();
     let _lock = for_long(&session);
     let other = LockOptions::new().shared_reads(Duration::from_secs(1));

@@ -25,8 +25,9 @@ use crate::rules::delay::Progress;
 use crate::rules::read_groups::ReadGroups;
 use crate::sync::{Mutex, lock};
 
-/// The attempt of a group. Its lease keeps the node until every reader that waited has one of its own.
-type GroupAttempt = BoxFuture<'static, Result<Outcome<Arc<Lease>>, AcquireError>>;
+/// The attempt of a group. Its lease, there is one, keeps the node until every reader that waited has one of
+/// its own.
+type GroupAttempt = BoxFuture<'static, Result<Outcome<Arc<Vec<Lease>>>, AcquireError>>;
 
 /// How far an attempt has come.
 type SharedProgress = Arc<Mutex<Progress>>;
@@ -80,7 +81,7 @@ impl Drop for Spare {
 
 /// What a reader does.
 enum Joined {
-    /// It waits with its group, which has this number.
+    /// It waits with its group.
     Waits(Shared<GroupAttempt>, SharedProgress),
     /// It has a lease on the node of the group with this number, if the node can still be granted.
     Holds(u64, Lease),
@@ -118,7 +119,9 @@ impl SharedReads {
                 Joined::Waits(attempt, progress) => {
                     follow(progress);
                     match attempt.await? {
-                        Outcome::Granted(of_group) => Lease::join(of_group.node(), &target.lock),
+                        Outcome::Granted(of_group) => of_group
+                            .first()
+                            .and_then(|it| Lease::join(it.node(), it.lock())),
                         Outcome::Busy => return Ok(Outcome::Busy),
                         Outcome::Stale => return Ok(Outcome::Stale),
                     }
@@ -183,24 +186,24 @@ impl SharedReads {
         self: Arc<Self>,
         number: u64,
         attempt: AttemptFuture,
-    ) -> Result<Outcome<Arc<Lease>>, AcquireError> {
-        Ok(match attempt.await? {
-            Outcome::Granted(mut leases) => match leases.pop() {
-                Some(lease) => {
-                    let (node, lock_path) = (Arc::downgrade(lease.node()), lease.lock());
-                    let spare = Lease::join(lease.node(), lock_path);
-                    if let Some(spare) = spare {
-                        lock(&self.groups).granted(number, Instant::now(), |until| {
-                            Group::Holds(node, Spare::keep(spare, until))
-                        });
-                    }
-                    Outcome::Granted(Arc::new(lease))
-                }
-                None => Outcome::Stale,
-            },
-            Outcome::Busy => Outcome::Busy,
-            Outcome::Stale => Outcome::Stale,
-        })
+    ) -> Result<Outcome<Arc<Vec<Lease>>>, AcquireError> {
+        let outcome = attempt.await;
+        let granted = match &outcome {
+            Ok(Outcome::Granted(leases)) => leases.first(),
+            _ => None,
+        };
+        let spare = granted.and_then(|lease| Lease::join(lease.node(), lease.lock()));
+        let mut groups = lock(&self.groups);
+        match spare {
+            Some(spare) => groups.granted(number, Instant::now(), |until| {
+                let node = Arc::downgrade(spare.node());
+                Group::Holds(node, Spare::keep(spare, until))
+            }),
+            // Those who waited with it have the answer. It is none for those who come later.
+            None => groups.close(number),
+        }
+        drop(groups);
+        Ok(outcome?.map(Arc::new))
     }
 
     /// The lease if its node can be granted to a reader that comes now. If not, nobody else joins it.
