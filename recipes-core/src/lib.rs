@@ -98,6 +98,7 @@ pub mod internal {
     pub use crate::inspect::front::{Front, inspect_front};
     pub use crate::inspect::{inspect_with_strangers, scan_with_strangers};
     pub use crate::lock::factory_root::FactoryRoot;
+    pub use crate::names::node_name::{BESIDE, REVISION_DIGITS};
     pub use crate::names::owner::encloses;
     pub use crate::names::path::validate as validate_path;
     pub use crate::names::printable::{is_text, one_line};

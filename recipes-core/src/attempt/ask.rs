@@ -52,7 +52,7 @@ impl Ask<'_> {
 
     /// Whether everything created before this node is gone, judged by its sequence number.
     pub(crate) fn claim_as_first(&self, name: &str) -> bool {
-        let sequence = node_name::sequence(name).filter(|_| self.queues());
+        let sequence = node_name::count(name).filter(|_| self.queues());
         sequence.is_some_and(|it| lock(&self.target.lock.vacancy).claim_as_first(it))
     }
 }

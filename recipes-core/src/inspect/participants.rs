@@ -27,7 +27,7 @@ pub struct Participant {
     /// Full path of the node.
     pub path: String,
     /// The sequence number in its name; `None` for a node that no lock recipe made.
-    pub sequence: Option<i32>,
+    pub sequence: Option<i64>,
     /// The data that its creator wrote; [`identity`](Self::identity) parses records of this
     /// library. In an inspection, only the first 1,000 bytes if no lock recipe made the node.
     pub data: Vec<u8>,

@@ -132,7 +132,7 @@ impl Lease {
     /// Records that the directory's only node is gone.
     fn leave_directory(&self) {
         let node = &self.state.node;
-        let sequence = node_name::sequence(node_name::last_part(&node.path));
+        let sequence = node_name::count(node_name::last_part(&node.path));
         if let Some(sequence) = sequence.filter(|_| node.was_alone) {
             let czxid = node.czxid;
             lock(&self.lock.vacancy).left(Sole { czxid, sequence });

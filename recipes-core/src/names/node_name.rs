@@ -11,6 +11,13 @@ pub(crate) const PROTECTED: &str = "_c_";
 /// The text between the uuid and the sequence in the names of kazoo's `Lock`.
 const OF_KAZOO: &str = "__lock__";
 
+/// How many digits the number of a transaction has, of a store that numbers nodes so.
+pub const REVISION_DIGITS: usize = 19;
+
+/// The end of the name of a reader next to its writer, in a store that numbers nodes by their transactions: it
+/// has the writer's number in its name, which is not its own.
+pub const BESIDE: char = '+';
+
 /// How long the uuid of kazoo's names is: hexadecimal digits without dashes.
 const KAZOO_UUID_LEN: usize = 32;
 
@@ -39,15 +46,24 @@ pub(crate) fn is_protected(name: &str) -> bool {
         && rest.as_bytes().get(36) == Some(&b'-')
 }
 
-/// The sequence that the server appended, `None` if the name has none.
+/// The sequence that the store appended, `None` if the name has none. Those of one directory are compared.
 ///
 /// Negative after the parent's counter has passed 2^31 - 1.
-pub(crate) fn sequence(name: &str) -> Option<i32> {
-    sequence_text(name)?.parse().ok()
+pub(crate) fn sequence(name: &str) -> Option<i64> {
+    let text = sequence_text(name)?;
+    let count = text.parse::<i32>().map(i64::from).ok();
+    count.or_else(|| is_revision(text).then(|| text.parse().ok())?)
+}
+
+/// The sequence, if the parent has counted it. It is not one of a store that numbers its transactions.
+pub(crate) fn count(name: &str) -> Option<i32> {
+    let text = sequence_text(name).filter(|text| !is_revision(text));
+    text?.parse().ok()
 }
 
 /// The sequence as it is written, with its leading zeros.
 pub(crate) fn sequence_text(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(BESIDE).unwrap_or(name);
     let after_marker = KINDS
         .into_iter()
         .filter_map(|kind| name.rsplit_once(kind.marker()))
@@ -77,6 +93,7 @@ pub(crate) fn kind(name: &str) -> Option<LockKind> {
         let Some((maker, sequence)) = name.rsplit_once(kind.marker()) else {
             return false;
         };
+        let sequence = sequence.strip_suffix(BESIDE).unwrap_or(sequence);
         (maker.is_empty() || maker.ends_with('-')) && is_sequence(sequence)
     };
     KINDS
@@ -85,10 +102,15 @@ pub(crate) fn kind(name: &str) -> Option<LockKind> {
         .or_else(|| sequence_of_kazoo(name).map(|_| LockKind::Mutex))
 }
 
-/// Whether a server appends this: at least ten places, a sign among them.
+/// Whether a store appends this: a parent's count of at least ten places, a sign among them, or a revision.
 fn is_sequence(text: &str) -> bool {
     let number = text.parse::<i32>();
-    number.is_ok_and(|number| format!("{number:010}") == text)
+    number.is_ok_and(|number| format!("{number:010}") == text) || is_revision(text)
+}
+
+/// Whether this is the number of a transaction, as a store appends it that counts nothing else.
+pub(crate) fn is_revision(text: &str) -> bool {
+    text.len() == REVISION_DIGITS && text.bytes().all(|it| it.is_ascii_digit())
 }
 
 /// The last part of an absolute path.
@@ -122,16 +144,20 @@ mod tests {
             ),
             (
                 "_c_01234567-89ab-cdef-0123-456789abcdef-__WRIT__2147483647",
-                Some(i32::MAX),
+                Some(i32::MAX.into()),
             ),
             (
                 "_c_01234567-89ab-cdef-0123-456789abcdef-lock--2147483648",
-                Some(i32::MIN),
+                Some(i32::MIN.into()),
             ),
             ("lock-x-lock-0000000003", Some(3)),
             ("lock-", None),
             ("foreign", None),
             ("lock-99999999999999", None),
+            ("_c_a-lock-0000000000000000057", Some(57)),
+            ("_c_a-__READ__0000000000000000057+", Some(57)),
+            ("_c_a-lock-9223372036854775807", Some(i64::MAX)),
+            ("lock-9999999999999999999", None),
             (
                 "0123456789abcdef0123456789abcdef__lock__0000000004",
                 Some(4),
@@ -141,6 +167,13 @@ mod tests {
         ] {
             assert_eq!(sequence(name), want, "{name}");
         }
+    }
+
+    #[test]
+    fn number_of_a_transaction_is_no_count() {
+        assert_eq!(count("_c_a-lock-0000000057"), Some(57));
+        assert_eq!(count("_c_a-lock-0000000000000000057"), None);
+        assert_eq!(count("lock-"), None);
     }
 
     #[test]
@@ -159,6 +192,9 @@ mod tests {
             ),
             ("block-0000000001", None),
             ("lock-7", None),
+            ("694d8a-lock-0000000000000000057", Some(LockKind::Mutex)),
+            ("_c_a-__READ__0000000000000000057+", Some(LockKind::Read)),
+            ("lock-000000000000000057", None),
             ("lock-+000000001", None),
             ("lock-9999999999", None),
             ("lock--0000000001", None),

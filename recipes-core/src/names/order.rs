@@ -78,13 +78,17 @@ fn key(kind: LockKind, name: &str) -> &str {
     }
 }
 
-/// The key of a name as Curator and we make it, found without a search: ten digits after a dash and
-/// a marker of this kind of lock.
+/// The key of a name as Curator and we make it, found without a search: ten digits, or those of a transaction,
+/// after a dash and a marker of this kind of lock.
 ///
 /// No marker ends in a digit, so that marker is the last one. The dash keeps a `__READ__` before it
 /// from reaching into a `__WRIT__`.
 pub(crate) fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
-    let (rest, sequence) = name.split_at_checked(name.len().checked_sub(SEQUENCE_DIGITS)?)?;
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    if digits != SEQUENCE_DIGITS && digits != node_name::REVISION_DIGITS {
+        return None;
+    }
+    let (rest, sequence) = name.split_at_checked(name.len() - digits)?;
     let ends_in = |kind: LockKind| {
         let rest = rest.strip_suffix(kind.marker());
         rest.is_some_and(|rest| rest.ends_with('-'))
@@ -93,7 +97,7 @@ pub(crate) fn sequence_of_ours(kind: LockKind, name: &str) -> Option<&str> {
         LockKind::Mutex | LockKind::Permit | LockKind::Latch => ends_in(kind),
         LockKind::Read | LockKind::Write => ends_in(LockKind::Read) || ends_in(LockKind::Write),
     };
-    (is_ours && sequence.bytes().all(|it| it.is_ascii_digit())).then_some(sequence)
+    is_ours.then_some(sequence)
 }
 
 fn behind_last<'a>(name: &'a str, marker: &str) -> &'a str {
@@ -198,6 +202,22 @@ mod tests {
                 "_c_c-__READ__0000000001"
             ]
         );
+    }
+
+    #[test]
+    fn nodes_are_ordered_by_their_transactions_and_a_downgraded_reader_is_next_to_its_writer() {
+        let names = [
+            "_c_c-__WRIT__0000000000000000057",
+            "_c_b-__READ__0000000000000000057+",
+            "_c_a-__READ__0000000000000000058",
+            "_c_a-__WRIT__0000000010000000000",
+        ];
+        let mut turned = names;
+        turned.reverse();
+        assert_eq!(sorted(LockKind::Write, turned), names);
+        let found = sequence_of_ours(LockKind::Write, names[2]);
+        assert_eq!(found, Some("0000000000000000058"));
+        assert_eq!(sequence_of_ours(LockKind::Mutex, names[2]), None);
     }
 
     #[test]

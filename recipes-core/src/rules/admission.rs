@@ -92,7 +92,13 @@ pub(crate) fn admit<'a>(kind: LockKind, children: &'a [String], own: &str) -> Ve
 /// Whether a contender waits for nothing but nodes that are ahead when it joins, because sequences only
 /// grow. Not a writer: a writer that downgrades puts a reader in its own place.
 pub(crate) fn queues_behind(kind: LockKind, own: &str) -> bool {
-    kind != LockKind::Write && node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP)
+    kind != LockKind::Write && is_followed_by_all(own)
+}
+
+/// Whether everybody who comes later has a higher number.
+fn is_followed_by_all(own: &str) -> bool {
+    let near_wrap = node_name::count(own).is_some_and(|own| own >= SEQUENCE_NEAR_WRAP);
+    node_name::sequence(own).is_some() && !near_wrap
 }
 
 /// Applies the rule of a semaphore with this many permits to a listing of its leases.
@@ -119,10 +125,9 @@ pub(crate) fn admit_permit<'a>(permits: usize, children: &'a [String], own: &str
         return Verdict::Granted;
     }
     ahead.sort_unstable_by(|a, b| b.cmp(a));
-    let in_sequence = node_name::sequence(own).is_some_and(|own| own < SEQUENCE_NEAR_WRAP);
     Verdict::WaitFor(Blockers {
         nearest_first: ahead.into_iter().map(|it| it.name).collect(),
-        deletions_grant: in_sequence,
+        deletions_grant: is_followed_by_all(own),
     })
 }
 

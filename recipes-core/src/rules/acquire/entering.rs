@@ -43,7 +43,7 @@ impl AcquireMachine {
         // Servers before 3.6 count on below zero. Later ones return the last number again and
         // again. Either way, a later node may sort ahead of ours.
         let is_beyond = |it: &i32| *it < 0 || *it == i32::MAX;
-        if let Some(sequence) = node_name::sequence(&node.name).filter(is_beyond) {
+        if let Some(sequence) = node_name::count(&node.name).filter(is_beyond) {
             return Err(Failure::SequenceExhausted { member, sequence });
         }
         let Some(member) = self.members.get_mut(member) else {

@@ -218,7 +218,7 @@ fn admit_plainly<'a>(kind: LockKind, children: &'a [String], own: &str) -> Verdi
     };
     let mut ahead = sorted[..place].to_vec();
     ahead.retain(|name| kind != LockKind::Read || name.contains("__WRIT__"));
-    let in_sequence = node_name::sequence(own).is_some_and(|it| it < SEQUENCE_NEAR_WRAP);
+    let in_sequence = node_name::count(own).is_some_and(|it| it < SEQUENCE_NEAR_WRAP);
     match ahead.as_slice() {
         [] => Verdict::Granted,
         [name] => wait_for(name, None, kind != LockKind::Write && in_sequence),
@@ -304,4 +304,15 @@ fn a_newcomer_to_a_semaphore_counts_what_is_no_lease_wherever_it_sorts() {
     }
     let mutex = ["zstranger".to_owned()];
     assert_eq!(ahead_of_newcomers(LockKind::Mutex, &mutex), None);
+}
+
+#[test]
+fn transactions_are_numbered_for_ever() {
+    assert!(queues_behind(
+        LockKind::Mutex,
+        "_c_a-lock-9000000000000000000"
+    ));
+    assert!(queues_behind(LockKind::Mutex, "_c_a-lock-0000000007"));
+    assert!(!queues_behind(LockKind::Mutex, "_c_a-lock-2147483646"));
+    assert!(!queues_behind(LockKind::Mutex, "stranger"));
 }

@@ -73,7 +73,7 @@ impl Mark {
             return foreign.mark();
         }
         let kind = KINDS.into_iter().find(|it| name.contains(it.marker()));
-        let (kind, sequence) = (kind.unwrap(), node_name::sequence(name).unwrap());
+        let (kind, sequence) = (kind.unwrap(), node_name::count(name).unwrap());
         let id = name.get(27..39).map(|id| id.parse().unwrap());
         match id {
             Some(id) => Self { id, kind, sequence },
