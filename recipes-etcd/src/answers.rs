@@ -1,0 +1,389 @@
+//! What is answered, and what the errors mean.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::vec;
+
+use etcd_client::{Error, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
+use recipes_core::internal::BESIDE;
+use recipes_core::{Created, MultiError, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError};
+use recipes_keeper::{Asked, CallError, Outcome, Said, Watched};
+
+use crate::checks::EtcdRefusal;
+use crate::keys::{Keys, NodeKey};
+use crate::lease;
+use crate::watching::Wanted;
+use crate::words;
+
+/// The codes of gRPC that are looked at.
+mod code {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const NOT_FOUND: i32 = 5;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+/// Who has answered, in which term, and as of which revision.
+pub(crate) fn by(header: Option<&ResponseHeader>) -> Result<(lease::Said, i64), CallError> {
+    let header = header.ok_or_else(|| CallError::unexpected("an answer of nobody"))?;
+    let by = lease::Said {
+        member: header.member_id(),
+        term: header.raft_term(),
+    };
+    Ok((by, header.revision()))
+}
+
+/// The answers to the operations of a transaction, and what the session has to know to read them.
+pub(crate) struct Reading<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) lease: i64,
+    /// The revision of the transaction, or as of which it was read.
+    pub(crate) revision: i64,
+    pub(crate) parts: vec::IntoIter<TxnOpResponse>,
+    /// The last node that this call has created in a directory.
+    pub(crate) created: &'a mut BTreeMap<String, String>,
+    /// What is to be watched from now on.
+    pub(crate) wanted: &'a mut Vec<Wanted>,
+}
+
+impl Reading<'_> {
+    fn part(&mut self) -> Result<TxnOpResponse, CallError> {
+        let part = self.parts.next();
+        part.ok_or_else(|| CallError::unexpected("fewer answers than were asked for"))
+    }
+
+    fn transaction(&mut self) -> Result<TxnResponse, CallError> {
+        match self.part()? {
+            TxnOpResponse::Txn(done) => Ok(done),
+            other => Err(CallError::unexpected(format!("{other:?}"))),
+        }
+    }
+
+    /// The keys of a range, which are as many as the server says, and that count.
+    fn range(&mut self) -> Result<(Vec<KeyValue>, i64), CallError> {
+        match self.part()? {
+            TxnOpResponse::Get(mut got) if !got.more() => {
+                let count = got.count();
+                Ok((got.take_kvs(), count))
+            }
+            other => Err(CallError::unexpected(format!("{other:?}"))),
+        }
+    }
+
+    /// All keys of a range.
+    fn whole_range(&mut self) -> Result<Vec<KeyValue>, CallError> {
+        let (kvs, count) = self.range()?;
+        match usize::try_from(count) == Ok(kvs.len()) {
+            true => Ok(kvs),
+            false => Err(CallError::unexpected(format!(
+                "{} of {count} keys",
+                kvs.len()
+            ))),
+        }
+    }
+
+    /// What has become of a request. What it has set is in `wanted`.
+    pub(crate) fn outcome(&mut self, asked: &Asked) -> Result<Outcome, CallError> {
+        let said = match asked {
+            Asked::Multi(operations) => return self.multi(operations),
+            Asked::List(path) => self
+                .names(path)?
+                .map(|names| Said::Names(names, Vec::new())),
+            Asked::Look {
+                directory,
+                own,
+                first,
+            } => {
+                let created = || self.created.get(directory).cloned();
+                let own = own.clone().or_else(created);
+                self.look(directory, own.as_deref(), *first)?
+            }
+            Asked::Read(path) => self.node(path)?.map(|(data, stat)| Said::Node(data, stat)),
+            Asked::Stat(path) => self.node(path)?.map(|(_, stat)| Said::Stat(stat)),
+            Asked::Watch(path, number) => {
+                let node = self.node(path)?;
+                if let Some((_, stat)) = &node {
+                    self.want(path, *number, stat);
+                }
+                node.map(|(data, stat)| Said::Node(data, stat))
+            }
+            Asked::Unwatch(_) | Asked::Beat => Some(Said::Nothing),
+        };
+        Ok(said.ok_or_else(|| refused(NodesError::NoNode)))
+    }
+
+    fn want(&mut self, path: &str, number: u64, stat: &NodeStat) {
+        self.wanted.push(Wanted {
+            key: self.keys.node(path).key,
+            path: path.to_owned(),
+            number,
+            made_at: stat.czxid,
+            read_at: self.revision,
+        });
+    }
+
+    fn multi(&mut self, operations: &[NodeOp]) -> Result<Outcome, CallError> {
+        let done = self.transaction()?;
+        let is_done = done.succeeded();
+        let mut inside = Reading {
+            keys: self.keys,
+            lease: self.lease,
+            revision: self.revision,
+            parts: done.op_responses().into_iter(),
+            created: &mut *self.created,
+            wanted: &mut *self.wanted,
+        };
+        if !is_done {
+            return inside.reason(operations).map(Err);
+        }
+        let done = operations.iter().map(|it| inside.done(it));
+        let done: Result<Vec<_>, _> = done.collect();
+        Ok(Ok(Said::Multi(done?)))
+    }
+
+    fn done(&mut self, operation: &NodeOp) -> Result<NodeOpDone, CallError> {
+        Ok(match operation {
+            NodeOp::Create(node) => {
+                let _put = self.part()?;
+                let NodeKey { key, .. } = words::key(self.keys, operation);
+                let goes = matches!(
+                    node.mode,
+                    NodeMode::Ephemeral | NodeMode::EphemeralSequential
+                );
+                let lease = if goes { self.lease } else { 0 };
+                let path = self.keys.path(key.as_bytes(), lease, self.revision);
+                let path = path.ok_or_else(|| CallError::unexpected(node.path.clone()))?;
+                if let Some((directory, name)) = path.rsplit_once('/') {
+                    self.created.insert(directory.to_owned(), name.to_owned());
+                }
+                let czxid = Some(self.revision);
+                NodeOpDone::Created(Created { path, czxid })
+            }
+            NodeOp::Delete { .. } => {
+                let _deleted = self.part()?;
+                NodeOpDone::Deleted
+            }
+            NodeOp::Set { .. } => {
+                let _put = self.part()?;
+                let (kvs, _) = self.range()?;
+                let found = kvs.first().map(stat);
+                NodeOpDone::Set(found.ok_or_else(|| CallError::unexpected("no node"))?)
+            }
+            NodeOp::Check { .. } => NodeOpDone::Checked,
+        })
+    }
+
+    /// Which operation was refused, by what its node is like.
+    fn reason(&mut self, operations: &[NodeOp]) -> Result<MultiError, CallError> {
+        let mut first = None;
+        for (index, operation) in operations.iter().enumerate() {
+            let (kvs, _) = self.range()?;
+            let key = words::key(self.keys, operation);
+            let found = kvs
+                .first()
+                .filter(|kv| key.is_made_at(kv.create_revision()));
+            let source = match operation {
+                NodeOp::Create(_) => found.map(|_| NodesError::NodeExists),
+                NodeOp::Delete { version, .. }
+                | NodeOp::Set { version, .. }
+                | NodeOp::Check { version, .. } => match found {
+                    None => Some(NodesError::NoNode),
+                    Some(kv) => version
+                        .filter(|it| *it != stat(kv).version)
+                        .map(|_| NodesError::BadVersion),
+                },
+            };
+            let index = Some(index);
+            first = first.or(source.map(|source| MultiError { index, source }));
+        }
+        first.ok_or_else(|| CallError::unexpected("a refusal without a reason"))
+    }
+
+    /// The names in a directory; `None` if there are none.
+    fn names(&mut self, path: &str) -> Result<Option<Vec<String>>, CallError> {
+        let (below, kvs) = (self.keys.below(path), self.whole_range()?);
+        let names = kvs.iter().filter_map(|kv| name(&below, kv));
+        let mut names: Vec<_> = names.collect();
+        // Several keys in one directory further down are one name. Keys come in their order.
+        names.dedup();
+        Ok((!names.is_empty() || path == "/").then_some(names))
+    }
+
+    /// Lists for a contender. Its own node and the two right ahead of it are watched.
+    fn look(
+        &mut self,
+        directory: &str,
+        own: Option<&str>,
+        first: u64,
+    ) -> Result<Option<Said>, CallError> {
+        let (below, kvs) = (self.keys.below(directory), self.whole_range()?);
+        let mut names = Vec::with_capacity(kvs.len());
+        // By revisions, and a reader next to its writer by the writer's.
+        let mut queue = Vec::with_capacity(kvs.len());
+        for kv in &kvs {
+            let Some(name) = name(&below, kv) else {
+                continue;
+            };
+            if kv.lease() != 0 {
+                queue.push((place(&name, kv.create_revision()), name.clone(), kv));
+            }
+            names.push(name);
+        }
+        names.dedup();
+        queue.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let own = queue
+            .iter()
+            .position(|(_, name, _)| Some(name.as_str()) == own);
+        let right_ahead = own.and_then(|own| queue.get(own.saturating_sub(2)..=own));
+        let mut watched = Vec::new();
+        for ((_, name, kv), number) in right_ahead.unwrap_or_default().iter().rev().zip(first..) {
+            let stat = stat(kv);
+            self.want(
+                &format!("{}/{name}", directory.trim_end_matches('/')),
+                number,
+                &stat,
+            );
+            watched.push(Watched {
+                number,
+                name: name.clone(),
+                data: kv.value().to_vec(),
+                stat,
+            });
+        }
+        Ok((!names.is_empty()).then_some(Said::Names(names, watched)))
+    }
+
+    /// Data and stat of a node, or of a directory, which is there as long as something is below it.
+    pub(crate) fn node(&mut self, path: &str) -> Result<Option<(Vec<u8>, NodeStat)>, CallError> {
+        let NodeKey { made_at, .. } = self.keys.node(path);
+        let mut found = None;
+        if path != "/" {
+            let (kvs, _) = self.range()?;
+            let kv = kvs.into_iter().next();
+            let kv = kv.filter(|kv| made_at.is_none_or(|it| it == kv.create_revision()));
+            found = kv.map(|kv| (kv.value().to_vec(), stat(&kv)));
+        }
+        if made_at.is_some() || path.ends_with(BESIDE) {
+            return Ok(found);
+        }
+        let (_, below) = self.range()?;
+        let children = i32::try_from(below).unwrap_or(i32::MAX);
+        if found.is_none() && (children > 0 || path == "/") {
+            found = Some((Vec::new(), NodeStat::new(0, 0, 0, 0, 0)));
+        }
+        if let Some((_, stat)) = &mut found {
+            stat.children = children;
+        }
+        Ok(found)
+    }
+}
+
+fn name(below: &str, kv: &KeyValue) -> Option<String> {
+    Keys::name(below, kv.key(), kv.lease(), kv.create_revision())
+}
+
+/// Where a node stands in its queue.
+fn place(name: &str, create_revision: i64) -> i64 {
+    let beside = name.strip_suffix(BESIDE);
+    let digits = beside.and_then(|it| it.rsplit(|it: char| !it.is_ascii_digit()).next());
+    let of_writer = digits.and_then(|it| it.parse().ok());
+    of_writer.unwrap_or(create_revision)
+}
+
+/// What a node is like.
+pub(crate) fn stat(kv: &KeyValue) -> NodeStat {
+    // A key is at version 1 when it is made.
+    let version = i32::try_from(kv.version() - 1).unwrap_or(i32::MAX);
+    NodeStat::new(
+        kv.create_revision(),
+        kv.mod_revision(),
+        version,
+        kv.lease(),
+        0,
+    )
+}
+
+/// A refusal of a whole request.
+pub(crate) fn refused(source: NodesError) -> MultiError {
+    MultiError {
+        index: None,
+        source,
+    }
+}
+
+/// What an error of a call means.
+pub(crate) enum Failed {
+    /// Nothing was done, of none of the requests.
+    Refused(NodesError),
+    /// The lease of the session is gone.
+    NoLease,
+    /// Nobody knows what was done.
+    Lost(CallError),
+}
+
+/// What an error of the client means. Every one that is not a refusal by the server is an unknown outcome.
+pub(crate) fn failed(error: Error) -> Failed {
+    let Error::GRpcStatus(status) = &error else {
+        return Failed::Lost(CallError::Lost(Arc::new(error)));
+    };
+    let said = status.message();
+    let is = |text: &str| said.contains(text);
+    let refused = match status.code() as i32 {
+        code::PERMISSION_DENIED => NodesError::NoAuth,
+        code::NOT_FOUND if is("lease not found") => return Failed::NoLease,
+        code::RESOURCE_EXHAUSTED if is("database space exceeded") => {
+            NodesError::Refused(Arc::new(EtcdRefusal::NoSpace))
+        }
+        code::RESOURCE_EXHAUSTED if is("too many requests") => NodesError::Throttled,
+        code::INVALID_ARGUMENT | code::RESOURCE_EXHAUSTED
+            if is("too large") || is("larger than max") || is("too many operations") =>
+        {
+            let said = said.to_owned();
+            NodesError::NotSent(Arc::new(EtcdRefusal::TooLarge { said }))
+        }
+        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION if said.starts_with("etcdserver:") => {
+            NodesError::Refused(Arc::new(error))
+        }
+        _ => return Failed::Lost(CallError::Lost(Arc::new(error))),
+    };
+    Failed::Refused(refused)
+}
+
+/// As [`failed`], where a refusal is of no use.
+pub(crate) fn call_error(error: Error) -> CallError {
+    match failed(error) {
+        Failed::Lost(error) => error,
+        Failed::NoLease => CallError::unexpected("the lease is gone"),
+        Failed::Refused(NodesError::Refused(source) | NodesError::NotSent(source)) => {
+            CallError::Refused(source)
+        }
+        Failed::Refused(error) => CallError::Lost(Arc::new(error)),
+    }
+}
+
+/// Why no session is opened.
+pub(crate) fn refusal_of_session(error: Error) -> NodesError {
+    if let Error::GRpcStatus(status) = &error {
+        let said = status.message().to_owned();
+        let of_user = matches!(
+            status.code() as i32,
+            code::INVALID_ARGUMENT | code::FAILED_PRECONDITION | code::UNAUTHENTICATED
+        );
+        if of_user
+            && ["authenti", "user", "password"]
+                .iter()
+                .any(|it| said.contains(it))
+        {
+            return NodesError::Refused(Arc::new(EtcdRefusal::User { said }));
+        }
+    }
+    if matches!(
+        error,
+        Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::EndpointError(_)
+    ) {
+        return NodesError::Refused(Arc::new(error));
+    }
+    NodesError::Unknown(Arc::new(error))
+}

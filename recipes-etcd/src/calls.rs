@@ -1,0 +1,309 @@
+//! The calls that a connection carries.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use etcd_client::{
+    Client, Compare, CompareOp, KeyValue, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp,
+    TxnOpResponse,
+};
+use recipes_core::NodeEvent;
+use recipes_keeper::{
+    Answers, Asked, CallError, Caller, Facts, Loss, Moment, Open, Opened, Outcome, Resume, Resumed,
+    Rewatch, Shared,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::debug;
+
+use crate::STORE;
+use crate::answers::{Failed, Reading, call_error, refused};
+use crate::keys::{Keys, NodeKey};
+use crate::news::Ask;
+use crate::session::{Kept, ttl};
+use crate::watching::Wanted;
+use crate::words;
+
+/// Nodes that are compared in one transaction when a session goes on.
+const COMPARED_MAX: usize = 100;
+
+/// What the connection and the tasks on it share.
+pub(crate) struct Calls {
+    pub(crate) client: Client,
+    pub(crate) keys: Keys,
+    pub(crate) facts: Facts,
+    pub(crate) number: u64,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kept: OnceLock<Kept>,
+    pub(crate) news: OnceLock<UnboundedSender<Ask>>,
+    pub(crate) loss: watch::Sender<Option<Loss>>,
+}
+
+impl Calls {
+    pub(crate) fn kept(&self) -> Result<&Kept, CallError> {
+        let kept = self.kept.get();
+        kept.ok_or_else(|| CallError::unexpected("a session that is not open"))
+    }
+
+    pub(crate) async fn open(&self, open: &Open) -> Result<Opened, CallError> {
+        let sent = Moment::now();
+        let granted = self
+            .client
+            .lease_client()
+            .grant(ttl(open.timeout), None)
+            .await;
+        let granted = granted.map_err(call_error)?;
+        let caller = Caller {
+            id: granted.id(),
+            secret: open.secret.clone(),
+            connection: self.number,
+            timeout: open.timeout,
+            container_rest: Duration::ZERO,
+        };
+        let key = self.keys.session(caller.id);
+        let lease = PutOptions::new().with_lease(caller.id);
+        let value = words::connection(self.number);
+        let mut kv = self.client.kv_client();
+        let put = kv.put(key.as_str(), value, Some(lease)).await;
+        put.map_err(call_error)?;
+        let lives = Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or_default());
+        drop(self.kept.set(Kept::new(&caller, key, lives, Some(sent))));
+        Ok(Opened {
+            id: caller.id,
+            quarantine: Duration::ZERO,
+            doubt: Duration::ZERO,
+        })
+    }
+
+    pub(crate) async fn resume(&self, resume: &Resume) -> Result<Option<Resumed>, CallError> {
+        let caller = &resume.caller;
+        let is_first = self.kept.get().is_none();
+        // Nothing is known of the lease before its first keep-alive.
+        let kept = self.kept.get_or_init(|| {
+            let lives = Duration::from_secs(u64::try_from(ttl(caller.timeout)).unwrap_or_default());
+            let key = self.keys.session(caller.id);
+            Kept::new(caller, key, lives, None)
+        });
+        if is_first && !self.take_over(kept).await? {
+            return Ok(None);
+        }
+        let sent = Moment::now();
+        let mut resumed = Resumed::default();
+        for watches in resume.watches.chunks(COMPARED_MAX) {
+            match self.compare(kept, watches).await? {
+                Some(news) => resumed.news.extend(news),
+                None => return Ok(None),
+            }
+        }
+        if resume.wants_nodes {
+            match self.nodes(kept).await? {
+                Some(nodes) => resumed.nodes = nodes,
+                None => return Ok(None),
+            }
+        }
+        Ok(self.proven(kept, sent).await?.then_some(resumed))
+    }
+
+    /// From now on the session is used over this connection alone. False if it is over.
+    async fn take_over(&self, kept: &Kept) -> Result<bool, CallError> {
+        let key = kept.key.as_str();
+        let ours = Compare::value(key, CompareOp::Less, words::connection(self.number + 1));
+        let options = PutOptions::new().with_ignore_lease();
+        let put = TxnOp::put(key, words::connection(self.number), Some(options));
+        let txn = Txn::new()
+            .when([ours])
+            .and_then([put])
+            .or_else([TxnOp::get(key, None)]);
+        match kept.commit(&self.client, txn).await {
+            Ok(taken) => Ok(taken.is_some()),
+            Err(Failed::NoLease) => Ok(false),
+            Err(Failed::Refused(error)) => Err(CallError::Lost(Arc::new(error))),
+            Err(Failed::Lost(error)) => Err(error),
+        }
+    }
+
+    /// What has happened to what is watched, and watches it on.
+    async fn compare(
+        &self,
+        kept: &Kept,
+        watches: &[Rewatch],
+    ) -> Result<Option<Vec<Option<NodeEvent>>>, CallError> {
+        let node = |watch: &Rewatch| self.keys.node(&watch.path);
+        let gets = watches.iter().map(|it| TxnOp::get(node(it).key, None));
+        let Some((parts, revision)) = self.read(kept, gets.collect()).await? else {
+            return Ok(None);
+        };
+        if parts.len() != watches.len() {
+            return Err(CallError::unexpected("other nodes than were compared"));
+        }
+        let mut news = Vec::with_capacity(watches.len());
+        for (watch, part) in watches.iter().zip(&parts) {
+            let TxnOpResponse::Get(got) = part else {
+                return Err(CallError::unexpected(format!("{part:?}")));
+            };
+            let seen = watch.seen;
+            let same = |kv: &&KeyValue| kv.create_revision() == seen.czxid;
+            let now = got.kvs().first().filter(same);
+            news.push(match now.map(KeyValue::mod_revision) {
+                None => Some(NodeEvent::Deleted),
+                Some(changed) if changed != seen.mzxid => Some(NodeEvent::Changed),
+                Some(_) => {
+                    self.ask(Ask::Watch(Wanted {
+                        key: node(watch).key,
+                        path: watch.path.clone(),
+                        number: watch.number,
+                        made_at: seen.czxid,
+                        read_at: revision,
+                    }))?;
+                    None
+                }
+            });
+        }
+        Ok(Some(news))
+    }
+
+    /// The nodes of the session.
+    async fn nodes(&self, kept: &Kept) -> Result<Option<Vec<String>>, CallError> {
+        let mut lease = self.client.lease_client();
+        let options = LeaseTimeToLiveOptions::new().with_keys();
+        let attached = lease.time_to_live(kept.id, Some(options)).await;
+        let attached = attached.map_err(call_error)?;
+        let mut nodes = Vec::new();
+        for keys in attached.keys().chunks(COMPARED_MAX) {
+            let gets = keys.iter().map(|key| TxnOp::get(key.as_slice(), None));
+            let Some((parts, _)) = self.read(kept, gets.collect()).await? else {
+                return Ok(None);
+            };
+            for part in parts {
+                let TxnOpResponse::Get(got) = part else {
+                    return Err(CallError::unexpected(format!("{part:?}")));
+                };
+                let paths = got.kvs().iter();
+                nodes.extend(paths.filter_map(|kv| {
+                    let path = self.keys.path(kv.key(), kv.lease(), kv.create_revision());
+                    path.filter(|_| kv.lease() == kept.id)
+                }));
+            }
+        }
+        Ok(Some(nodes))
+    }
+
+    /// Reads for the session. `None` if it is over.
+    async fn read(
+        &self,
+        kept: &Kept,
+        operations: Vec<TxnOp>,
+    ) -> Result<Option<(Vec<TxnOpResponse>, i64)>, CallError> {
+        let txn = words::of_session(&kept.key, self.number, operations);
+        match kept.commit(&self.client, txn).await {
+            Ok(done) => Ok(done.map(|(done, revision)| (done.op_responses(), revision))),
+            Err(Failed::NoLease) => Ok(None),
+            Err(Failed::Refused(error)) => Err(CallError::Lost(Arc::new(error))),
+            Err(Failed::Lost(error)) => Err(error),
+        }
+    }
+
+    /// An answer to what was sent then is not handed out before the session certainly lives for its timeout after
+    /// that. False if it is over.
+    async fn proven(&self, kept: &Kept, sent: Moment) -> Result<bool, CallError> {
+        match kept.covers(sent) {
+            true => Ok(true),
+            false => kept.beat(&self.client).await,
+        }
+    }
+
+    pub(crate) async fn requests(&self, asked: &[Asked]) -> Result<Option<Answers>, CallError> {
+        let (kept, sent) = (self.kept()?, Moment::now());
+        let (mut outcomes, mut created) = (Vec::with_capacity(asked.len()), BTreeMap::new());
+        // How many of the next are sent alone, to find out which of them is refused.
+        let (mut rest, mut alone) = (asked, 0_usize);
+        while !rest.is_empty() {
+            let count = match alone {
+                0 => words::together(&self.keys, rest),
+                _ => 1,
+            };
+            alone = alone.saturating_sub(1);
+            let (now, later) = rest.split_at(count);
+            match self.carry_out(kept, now, &mut created).await {
+                Ok(done) => outcomes.extend(done),
+                Err(Failed::NoLease) => return Ok(None),
+                Err(Failed::Lost(error)) => return Err(error),
+                Err(Failed::Refused(error)) if count == 1 => outcomes.push(Err(refused(error))),
+                Err(Failed::Refused(_)) => {
+                    alone = count;
+                    continue;
+                }
+            }
+            rest = later;
+        }
+        let answers = Answers {
+            outcomes,
+            step: None,
+        };
+        Ok(self.proven(kept, sent).await?.then_some(answers))
+    }
+
+    /// Carries out requests in one transaction.
+    async fn carry_out(
+        &self,
+        kept: &Kept,
+        asked: &[Asked],
+        created: &mut BTreeMap<String, String>,
+    ) -> Result<Vec<Outcome>, Failed> {
+        let operations = asked.iter();
+        let operations = operations.flat_map(|it| words::operations(&self.keys, kept.id, it));
+        let txn = words::of_session(&kept.key, self.number, operations.collect());
+        let done = kept.commit(&self.client, txn).await?;
+        let (done, revision) = done.ok_or(Failed::NoLease)?;
+        let mut wanted = Vec::new();
+        let mut reading = Reading {
+            keys: &self.keys,
+            lease: kept.id,
+            revision,
+            parts: done.op_responses().into_iter(),
+            created,
+            wanted: &mut wanted,
+        };
+        let outcomes = asked.iter().map(|it| reading.outcome(it));
+        let outcomes: Result<Vec<_>, _> = outcomes.collect();
+        let outcomes = outcomes.map_err(Failed::Lost)?;
+        for wanted in wanted {
+            self.ask(Ask::Watch(wanted)).map_err(Failed::Lost)?;
+        }
+        for asked in asked {
+            if let Asked::Unwatch(path) = asked {
+                let NodeKey { key, .. } = self.keys.node(path);
+                self.ask(Ask::Unwatch(key)).map_err(Failed::Lost)?;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), CallError> {
+        let sent = self.news.get().and_then(|news| news.send(ask).ok());
+        sent.ok_or_else(|| CallError::unexpected("nobody who tells of events"))
+    }
+
+    /// Keeps the session alive. Completes when it has ended, or cannot be kept over this connection.
+    pub(crate) async fn keep(&self, session_timeout: Duration) -> Loss {
+        let Ok(kept) = self.kept() else {
+            return Loss::Connection;
+        };
+        let mut next = Instant::now() + session_timeout / 6;
+        loop {
+            sleep_until(next).await;
+            next = Instant::now() + session_timeout / 6;
+            let sent = Moment::now();
+            match timeout(session_timeout / 4, kept.beat(&self.client)).await {
+                Ok(Ok(true)) => self.shared.was_heard(sent),
+                Ok(Ok(false)) => return Loss::Session,
+                beaten => {
+                    debug!(target: STORE, session = kept.id, ?beaten, "no beat");
+                    return Loss::Connection;
+                }
+            }
+        }
+    }
+}

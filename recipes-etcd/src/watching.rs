@@ -1,0 +1,359 @@
+//! Which keys are watched, and from when on all of their events are known.
+//!
+//! A watch begins with the revision at which the member has it, not with the one at which its key was read: a member
+//! that is asked for the past tells it only every tenth of a second. So once the watch is there, the member is asked what the
+//! key is like now, unless nothing has happened anywhere in between. Until that is answered, no event of the
+//! directory is told: whoever waits must hear of the end of its own node first.
+
+use std::collections::{HashMap, VecDeque};
+
+use recipes_core::NodeEvent;
+
+/// A key that is to be watched, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) key: String,
+    pub(crate) path: String,
+    /// Rises from watch to watch.
+    pub(crate) number: u64,
+    /// The revision that made it.
+    pub(crate) made_at: i64,
+    /// The revision as of which it was read. What happened until then is known.
+    pub(crate) read_at: i64,
+}
+
+/// The watches of one connection. Those of the server have numbers of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Watching {
+    by_id: HashMap<i64, Entry>,
+    by_key: HashMap<String, i64>,
+    last_id: i64,
+    held: VecDeque<Event>,
+    out: Vec<Do>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    wanted: Wanted,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The server is asked for it.
+    Asked,
+    /// It has it. What happened before is not known.
+    There,
+    /// That is being asked for.
+    Looked,
+    /// All is known.
+    Whole,
+}
+
+/// What has happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The watch of the server.
+    pub(crate) id: i64,
+    pub(crate) revision: i64,
+    pub(crate) is_deletion: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Do {
+    /// Ask the server to watch a key under this number.
+    Watch(i64, String),
+    /// Ask it to watch it no more.
+    Cancel(i64),
+    /// Say what has happened to the node of this path, to who has watched it up to this number.
+    Tell(String, u64, NodeEvent),
+}
+
+/// What a key is like: the revisions that made and changed it last, if it is there.
+pub(crate) type Found = Option<(i64, i64)>;
+
+impl Watching {
+    /// Numbers of the server's watches up to this one are somebody else's.
+    pub(crate) fn after(last_id: i64) -> Self {
+        Self {
+            last_id,
+            ..Self::default()
+        }
+    }
+
+    /// What is to be done, in this order.
+    pub(crate) fn take(&mut self) -> Vec<Do> {
+        std::mem::take(&mut self.out)
+    }
+
+    pub(crate) fn watch(&mut self, wanted: Wanted) {
+        let known = self.by_key.get(&wanted.key);
+        let known = known.and_then(|id| self.by_id.get_mut(id));
+        if let Some(entry) = known.filter(|it| it.wanted.made_at == wanted.made_at) {
+            let before = &mut entry.wanted;
+            before.number = before.number.max(wanted.number);
+            before.read_at = before.read_at.max(wanted.read_at);
+            return;
+        }
+        // A key that is made again is another node. The end of the one before is still told by its own watch.
+        self.last_id += 1;
+        let (id, stage) = (self.last_id, Stage::Asked);
+        self.out.push(Do::Watch(id, wanted.key.clone()));
+        self.by_key.insert(wanted.key.clone(), id);
+        self.by_id.insert(id, Entry { wanted, stage });
+    }
+
+    pub(crate) fn unwatch(&mut self, key: &str) {
+        if let Some(id) = self.by_key.get(key).copied() {
+            self.end(id, None);
+            self.release();
+        }
+    }
+
+    /// The server has a watch, and tells what happens after this revision.
+    pub(crate) fn created(&mut self, id: i64, revision: i64) {
+        let Some(entry) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let is_whole = revision <= entry.wanted.read_at;
+        entry.stage = if is_whole { Stage::Whole } else { Stage::There };
+        self.release();
+    }
+
+    /// The keys of which it is to be asked what they are like.
+    pub(crate) fn look(&mut self) -> Vec<(i64, String)> {
+        let there = self.by_id.iter_mut();
+        let there = there.filter(|(_, entry)| entry.stage == Stage::There);
+        let mut looked: Vec<_> = there
+            .map(|(id, entry)| {
+                entry.stage = Stage::Looked;
+                (*id, entry.wanted.key.clone())
+            })
+            .collect();
+        looked.sort_unstable();
+        looked
+    }
+
+    /// What they were like.
+    pub(crate) fn looked(&mut self, found: Vec<(i64, Found)>) {
+        for (id, found) in found {
+            let Some(entry) = self.by_id.get_mut(&id) else {
+                continue;
+            };
+            let Wanted {
+                made_at, read_at, ..
+            } = entry.wanted;
+            match found {
+                Some((made, changed)) if made == made_at && changed <= read_at => {
+                    entry.stage = Stage::Whole;
+                }
+                Some((made, _)) if made == made_at => self.end(id, Some(NodeEvent::Changed)),
+                _ => self.end(id, Some(NodeEvent::Deleted)),
+            }
+        }
+        self.release();
+    }
+
+    /// The server tells of events, in the order in which they happened.
+    pub(crate) fn happened(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.held.extend(events);
+        self.release();
+    }
+
+    /// Tells what may be told.
+    fn release(&mut self) {
+        let mut kept = VecDeque::new();
+        while let Some(event) = self.held.pop_front() {
+            let Some(Entry { wanted, .. }) = self.by_id.get(&event.id) else {
+                continue;
+            };
+            if event.revision <= wanted.read_at {
+                continue;
+            }
+            if self.is_unclear(directory(&wanted.key)) {
+                kept.push_back(event);
+                continue;
+            }
+            let what = match event.is_deletion {
+                true => NodeEvent::Deleted,
+                false => NodeEvent::Changed,
+            };
+            self.end(event.id, Some(what));
+        }
+        self.held = kept;
+    }
+
+    /// Whether something may have happened in a directory that is not known.
+    fn is_unclear(&self, of: &str) -> bool {
+        let mut entries = self.by_id.values();
+        entries.any(|it| it.stage != Stage::Whole && directory(&it.wanted.key) == of)
+    }
+
+    fn end(&mut self, id: i64, told: Option<NodeEvent>) {
+        let Some(Entry { wanted, .. }) = self.by_id.remove(&id) else {
+            return;
+        };
+        if self.by_key.get(&wanted.key) == Some(&id) {
+            self.by_key.remove(&wanted.key);
+        }
+        self.out.push(Do::Cancel(id));
+        if let Some(event) = told {
+            self.out.push(Do::Tell(wanted.path, wanted.number, event));
+        }
+    }
+}
+
+fn directory(key: &str) -> &str {
+    key.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(name: &str, number: u64, read_at: i64) -> Wanted {
+        Wanted {
+            key: format!("/a/{name}"),
+            path: format!("/a/{name}-lock-1"),
+            number,
+            made_at: 10,
+            read_at,
+        }
+    }
+
+    fn deleted(id: i64, revision: i64) -> Event {
+        Event {
+            id,
+            revision,
+            is_deletion: true,
+        }
+    }
+
+    fn tell(name: &str, number: u64, event: NodeEvent) -> Do {
+        Do::Tell(format!("/a/{name}-lock-1"), number, event)
+    }
+
+    /// Two watches that the server has, as of the revision at which their keys were read.
+    fn two() -> Watching {
+        let mut watching = Watching::after(1);
+        watching.watch(wanted("own", 1, 20));
+        watching.watch(wanted("ahead", 2, 20));
+        let asked =
+            [(2, "own"), (3, "ahead")].map(|(id, name)| Do::Watch(id, format!("/a/{name}")));
+        assert_eq!(watching.take(), asked);
+        watching.created(2, 20);
+        watching.created(3, 20);
+        assert!(watching.take().is_empty() && watching.look().is_empty());
+        watching
+    }
+
+    #[test]
+    fn deletion_is_told_once_and_up_to_the_last_number() {
+        let mut watching = two();
+        watching.watch(wanted("ahead", 7, 22));
+        watching.happened([deleted(3, 23), deleted(3, 24)]);
+        let told = [Do::Cancel(3), tell("ahead", 7, NodeEvent::Deleted)];
+        assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn what_was_known_when_the_key_was_read_is_not_told() {
+        let mut watching = two();
+        let changed = Event {
+            is_deletion: false,
+            ..deleted(3, 20)
+        };
+        watching.happened([changed]);
+        assert!(watching.take().is_empty());
+        watching.happened([Event {
+            revision: 21,
+            ..changed
+        }]);
+        let told = [Do::Cancel(3), tell("ahead", 2, NodeEvent::Changed)];
+        assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn what_happened_before_the_watch_is_looked_for() {
+        for (found, told) in [
+            (None, Some(NodeEvent::Deleted)),
+            (Some((11, 24)), Some(NodeEvent::Deleted)),
+            (Some((10, 24)), Some(NodeEvent::Changed)),
+            (Some((10, 20)), None),
+        ] {
+            let mut watching = Watching::default();
+            watching.watch(wanted("ahead", 2, 20));
+            watching.created(1, 25);
+            watching.take();
+            assert_eq!(watching.look(), [(1, "/a/ahead".to_owned())]);
+            assert!(watching.look().is_empty(), "once");
+            watching.looked(vec![(1, found)]);
+            let expected: Vec<_> = told
+                .into_iter()
+                .flat_map(|it| [Do::Cancel(1), tell("ahead", 2, it)])
+                .collect();
+            assert_eq!(watching.take(), expected);
+        }
+    }
+
+    #[test]
+    fn end_of_a_node_ahead_is_not_told_while_ones_own_may_have_ended_before() {
+        let mut watching = Watching::default();
+        watching.watch(wanted("own", 1, 20));
+        watching.watch(wanted("ahead", 2, 20));
+        watching.take();
+        watching.created(2, 20);
+        watching.happened([deleted(2, 26)]);
+        watching.created(1, 25);
+        assert!(watching.take().is_empty(), "own is not known");
+        let own = watching.look();
+        watching.looked(vec![(own[0].0, None)]);
+        let told = [
+            Do::Cancel(1),
+            tell("own", 1, NodeEvent::Deleted),
+            Do::Cancel(2),
+            tell("ahead", 2, NodeEvent::Deleted),
+        ];
+        assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn key_that_is_made_again_is_another_node() {
+        let mut watching = two();
+        let again = Wanted {
+            path: "/a/ahead-lock-2".to_owned(),
+            made_at: 22,
+            ..wanted("ahead", 7, 22)
+        };
+        watching.watch(again);
+        assert_eq!(watching.take(), [Do::Watch(4, "/a/ahead".to_owned())]);
+        watching.created(4, 22);
+        watching.happened([deleted(3, 21), deleted(3, 24), deleted(4, 24)]);
+        let second = Do::Tell("/a/ahead-lock-2".to_owned(), 7, NodeEvent::Deleted);
+        let told = [
+            Do::Cancel(3),
+            tell("ahead", 2, NodeEvent::Deleted),
+            Do::Cancel(4),
+            second,
+        ];
+        assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn who_watches_no_more_holds_nobody_up() {
+        let mut watching = two();
+        watching.watch(wanted("other", 3, 20));
+        watching.happened([deleted(3, 26)]);
+        watching.take();
+        watching.unwatch("/a/other");
+        let told = [
+            Do::Cancel(4),
+            Do::Cancel(3),
+            tell("ahead", 2, NodeEvent::Deleted),
+        ];
+        assert_eq!(watching.take(), told);
+        watching.happened([deleted(4, 27)]);
+        assert!(watching.take().is_empty());
+    }
+}

@@ -1,0 +1,244 @@
+//! Requests as transactions.
+//!
+//! A call is carried out in as few transactions as its requests allow, mostly one: each request that changes
+//! something is a transaction inside of it, so each is done or refused by itself. What they compare is looked at before any
+//! of them changes something. So a request that names what an earlier one changes goes into a later transaction.
+
+use std::collections::BTreeSet;
+
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use recipes_core::internal::BESIDE;
+use recipes_core::{NewNode, NodeMode, NodeOp};
+use recipes_keeper::Asked;
+
+use crate::keys::{Keys, NodeKey};
+
+/// What a transaction may have of each, `max-txn-ops`, is 128. A transaction inside has what is left.
+const OPERATIONS_MAX: usize = 60;
+
+/// The value of a session's key: the number of the connection over which it is used, in digits that are compared as
+/// numbers are.
+pub(crate) fn connection(number: u64) -> String {
+    format!("{number:020}")
+}
+
+/// How many of the first of these requests may be carried out in one transaction; at least one.
+pub(crate) fn together(keys: &Keys, asked: &[Asked]) -> usize {
+    let (mut changed, mut entered) = (BTreeSet::new(), BTreeSet::new());
+    let mut operations = 0;
+    for (index, asked) in asked.iter().enumerate() {
+        operations += 2;
+        let mut is_apart = operations > OPERATIONS_MAX;
+        if let Asked::Multi(all) = asked {
+            is_apart |= all.len() > OPERATIONS_MAX;
+            for operation in all.iter() {
+                let NodeKey { key, .. } = key(keys, operation);
+                // Two that are made by one revision have one number.
+                let directory = entered_by(operation).map(ToOwned::to_owned);
+                is_apart |= changed.contains(&key);
+                is_apart |= directory.as_ref().is_some_and(|it| entered.contains(it));
+            }
+            for operation in all.iter() {
+                if !matches!(operation, NodeOp::Check { .. }) {
+                    changed.insert(key(keys, operation).key);
+                }
+                entered.extend(entered_by(operation).map(ToOwned::to_owned));
+            }
+        }
+        if is_apart && index > 0 {
+            return index;
+        }
+        if is_apart {
+            return 1;
+        }
+    }
+    asked.len()
+}
+
+/// The directory in which an operation creates a node with a number.
+fn entered_by(operation: &NodeOp) -> Option<&str> {
+    match operation {
+        NodeOp::Create(node) if node.mode == NodeMode::EphemeralSequential => {
+            node.path.rsplit_once('/').map(|(directory, _)| directory)
+        }
+        _ => None,
+    }
+}
+
+/// A transaction of the session with this key, as long as it is used over the connection with this number.
+pub(crate) fn of_session(session_key: &str, number: u64, operations: Vec<TxnOp>) -> Txn {
+    let is_ours = Compare::value(session_key, CompareOp::Equal, connection(number));
+    Txn::new()
+        .when([is_ours])
+        .and_then(operations)
+        .or_else([TxnOp::get(session_key, None)])
+}
+
+/// The operations of a request. [`answers`](crate::answers) takes as many answers.
+pub(crate) fn operations(keys: &Keys, lease: i64, asked: &Asked) -> Vec<TxnOp> {
+    match asked {
+        Asked::Multi(operations) => vec![TxnOp::txn(transaction(keys, lease, operations))],
+        Asked::List(path) => {
+            let options = GetOptions::new().with_prefix().with_keys_only();
+            vec![TxnOp::get(keys.below(path), Some(options))]
+        }
+        // With data: the contender will want those of the nodes ahead.
+        Asked::Look { directory, .. } => {
+            let options = GetOptions::new().with_prefix();
+            vec![TxnOp::get(keys.below(directory), Some(options))]
+        }
+        Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _) => read(keys, path),
+        Asked::Unwatch(_) | Asked::Beat => Vec::new(),
+    }
+}
+
+/// Reads a node, and counts what is below it.
+pub(crate) fn read(keys: &Keys, path: &str) -> Vec<TxnOp> {
+    let NodeKey { key, made_at } = keys.node(path);
+    let mut operations = Vec::new();
+    if path != "/" {
+        operations.push(TxnOp::get(key, None));
+    }
+    // A contender has nothing below it.
+    if made_at.is_none() && !path.ends_with(BESIDE) {
+        let below = GetOptions::new().with_prefix().with_count_only();
+        operations.push(TxnOp::get(keys.below(path), Some(below)));
+    }
+    operations
+}
+
+/// All of these operations, or what the nodes are like that they name.
+fn transaction(keys: &Keys, lease: i64, operations: &[NodeOp]) -> Txn {
+    let (mut when, mut then, mut otherwise) = (Vec::new(), Vec::new(), Vec::new());
+    for operation in operations {
+        let key = key(keys, operation);
+        otherwise.push(TxnOp::get(key.key.as_str(), None));
+        when.push(is_there(operation, &key));
+        let version = match operation {
+            NodeOp::Create(_) => None,
+            NodeOp::Delete { version, .. }
+            | NodeOp::Set { version, .. }
+            | NodeOp::Check { version, .. } => *version,
+        };
+        if let Some(version) = version {
+            // Ours count from 0.
+            let version = i64::from(version) + 1;
+            when.push(Compare::version(
+                key.key.as_str(),
+                CompareOp::Equal,
+                version,
+            ));
+        }
+        match operation {
+            NodeOp::Create(node) => then.push(create(node, key.key, lease)),
+            NodeOp::Delete { .. } => then.push(TxnOp::delete(key.key, None)),
+            NodeOp::Set { data, .. } => {
+                let options = PutOptions::new().with_ignore_lease();
+                then.push(TxnOp::put(key.key.as_str(), data.clone(), Some(options)));
+                then.push(TxnOp::get(key.key, None));
+            }
+            NodeOp::Check { .. } => {}
+        }
+    }
+    Txn::new().when(when).and_then(then).or_else(otherwise)
+}
+
+/// The key that an operation is about.
+pub(crate) fn key(keys: &Keys, operation: &NodeOp) -> NodeKey {
+    match operation {
+        NodeOp::Create(node) => NodeKey {
+            key: keys.created(&node.path, node.mode == NodeMode::Ephemeral),
+            made_at: None,
+        },
+        operation => keys.node(operation.path()),
+    }
+}
+
+/// What must hold for an operation, apart from a version.
+fn is_there(operation: &NodeOp, NodeKey { key, made_at }: &NodeKey) -> Compare {
+    let key = key.as_str();
+    match (operation, made_at) {
+        (NodeOp::Create(_), _) => Compare::version(key, CompareOp::Equal, 0),
+        (_, Some(revision)) => Compare::create_revision(key, CompareOp::Equal, *revision),
+        (_, None) => Compare::version(key, CompareOp::Greater, 0),
+    }
+}
+
+fn create(node: &NewNode, key: String, lease: i64) -> TxnOp {
+    let options = match node.mode {
+        NodeMode::Ephemeral | NodeMode::EphemeralSequential => {
+            Some(PutOptions::new().with_lease(lease))
+        }
+        NodeMode::Persistent | NodeMode::Container => None,
+    };
+    TxnOp::put(key, &*node.data, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(path: &str) -> NodeOp {
+        NodeOp::Create(NewNode {
+            path: path.to_owned(),
+            data: Default::default(),
+            mode: NodeMode::EphemeralSequential,
+        })
+    }
+
+    fn delete(path: &str) -> NodeOp {
+        let path = path.to_owned();
+        NodeOp::Delete {
+            path,
+            version: None,
+        }
+    }
+
+    fn multi(operations: &[NodeOp]) -> Asked {
+        Asked::Multi(operations.into())
+    }
+
+    #[test]
+    fn requests_go_together_unless_one_names_what_an_earlier_one_changes() {
+        let keys = Keys::new("");
+        let count = |asked: &[Asked]| together(&keys, asked);
+        let list = || Asked::List("/a".to_owned());
+        let number = "0000000000000000057";
+        let release = multi(&[delete(&format!("/a/_c_1-lock-{number}"))]);
+        let enter = multi(&[create("/a/_c_2-lock-")]);
+        assert_eq!(count(&[release.clone(), enter.clone(), list()]), 3);
+        assert_eq!(
+            count(&[enter.clone(), multi(&[create("/a/_c_3-lock-")])]),
+            1
+        );
+        assert_eq!(
+            count(&[enter.clone(), multi(&[create("/b/_c_3-lock-")])]),
+            2
+        );
+        assert_eq!(
+            count(&[list(), enter.clone(), list(), enter.clone(), list()]),
+            3
+        );
+        // The same key.
+        let early = multi(&[delete(&format!("/a/_c_2-lock-{number}"))]);
+        assert_eq!(count(&[enter, early]), 1);
+        assert_eq!(count(&[release.clone(), release]), 1);
+    }
+
+    #[test]
+    fn transaction_is_as_large_as_servers_take() {
+        let keys = Keys::new("");
+        let lists = vec![Asked::List("/a".to_owned()); 128];
+        assert_eq!(together(&keys, &lists), OPERATIONS_MAX / 2);
+        let set: Vec<_> = (0..100)
+            .map(|it| create(&format!("/{it}/_c_1-lock-")))
+            .collect();
+        assert_eq!(together(&keys, &[multi(&set), lists[0].clone()]), 1);
+        assert_eq!(together(&keys, &[lists[0].clone(), multi(&set)]), 1);
+    }
+
+    #[test]
+    fn connections_are_compared_as_numbers() {
+        assert!(connection(9) < connection(10) && connection(u64::MAX).len() == 20);
+    }
+}
