@@ -1,6 +1,8 @@
 //! Picks the store by the scheme of an address.
 
 use recipes_core::{ConfigError, Error, Session, SessionOptions};
+#[cfg(feature = "etcd")]
+use recipes_etcd::{Etcd, EtcdBuilder};
 #[cfg(feature = "redis")]
 use recipes_redis::{Redis, RedisBuilder};
 #[cfg(feature = "mysql")]
@@ -14,6 +16,10 @@ use recipes_zookeeper::ZooKeeperBuilder;
 const KNOWN: &[&str] = &[
     #[cfg(feature = "zookeeper")]
     "zk",
+    #[cfg(feature = "etcd")]
+    "etcd",
+    #[cfg(feature = "etcd")]
+    "etcds",
     #[cfg(feature = "redis")]
     "redis",
     #[cfg(feature = "redis")]
@@ -37,6 +43,7 @@ const KNOWN: &[&str] = &[
 /// | address | store |
 /// |---|---|
 /// | `zk://host:port,host:port/chroot`, or without `zk://` | ZooKeeper (feature `zookeeper`) |
+/// | `etcd://host:port,host:port/prefix`, `etcds://` over TLS | etcd (feature `etcd`) |
 /// | `redis://host:port/database`, `rediss://` over TLS | Redis (feature `redis`) |
 /// | `redis+sentinel://host:port,host:port/name/database` | Redis, the primary that Sentinel names |
 /// | `redis+cluster://host:port,host:port`, `rediss+cluster://` over TLS | Redis Cluster, the primary that has the keys |
@@ -93,6 +100,10 @@ pub async fn connect_with(address: &str, options: SessionOptions) -> Result<Sess
         // A server of a connect string may say how to reach it.
         #[cfg(feature = "zookeeper")]
         "zk" | "tcp" | "tcp+tls" => ZooKeeperBuilder::from(options).connect(address).await,
+        #[cfg(feature = "etcd")]
+        scheme if Etcd::SCHEMES.contains(&scheme) => {
+            EtcdBuilder::from(options).connect(address).await
+        }
         #[cfg(feature = "redis")]
         scheme if Redis::SCHEMES.contains(&scheme) => {
             RedisBuilder::from(options).connect(address).await

@@ -35,6 +35,7 @@
 //!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
+//! - `etcd`: locks on etcd, in one queue with Go's and `etcdctl`. It builds with `protoc`.
 //! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, and MySQL or MariaDB.
 //! - `testing`: module `testing`, with `MemoryEnsemble` for the tests of your service, and the contract of
 //!   all locks. It brings no client.
@@ -126,6 +127,8 @@ pub use recipes_semaphore::{InterProcessSemaphore, InterProcessSemaphoreMutex, S
 #[cfg(feature = "testing")]
 pub use recipes_testing as testing;
 
+#[cfg(feature = "etcd")]
+pub use recipes_etcd::{Etcd, EtcdBuilder, EtcdRefusal};
 #[cfg(feature = "redis")]
 pub use recipes_redis::{Redis, RedisBuilder, RedisRefusal};
 #[cfg(feature = "mysql")]
