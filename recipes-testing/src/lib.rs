@@ -12,6 +12,7 @@
 //! | `redis-server` | `RedisServer` | milliseconds |
 //! | `postgres-server` | `PostgresServer` | a tenth of a second |
 //! | `mysql-server` | `MariaDbServer` | a tenth of a second |
+//! | `etcd-server` | `EtcdServer`, `EtcdCluster` | a tenth of a second, some seconds |
 
 pub mod contract;
 mod memory;
@@ -26,6 +27,8 @@ pub use memory::{
 pub use server::Durability;
 #[cfg(feature = "server")]
 pub use server::ServerError;
+#[cfg(feature = "etcd-server")]
+pub use server::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 #[cfg(feature = "mysql-server")]
 pub use server::{MariaDbServer, MariaDbServerBuilder};
 #[cfg(feature = "postgres-server")]

@@ -5,13 +5,14 @@
 //! | `single`, `ensemble`, `builder` | the handles that tests hold, and how they are set up |
 //! | `redis`, `redis_builder`, `store_clock` | the same for Redis, and what the locks' store there remembers of time |
 //! | `postgres`, `mariadb` | the same for databases |
-//! | `daemon`, `durability`, `sql_client` | what these have in common: how they run, when they answer a commit, how a test asks them |
+//! | `etcd` | the same for etcd, alone or in a cluster |
+//! | `daemon`, `durability`, `command_line` | what these have in common: how they run, when databases answer a commit, how a test asks them |
 //! | `folder`, `template` | a database's folder, and what is in it at first |
 //! | `process`, `slot` | a server's process: its start, its signals, its end; where it is, if it runs |
 //! | `children`, `account` | the processes that a server has started; whom it runs as, if not as root |
 //! | `installation` | where Java and the server's jars are |
 //! | `home`, `config`, `ports` | a server's folder, its `zoo.cfg`, and what it listens on |
-//! | `links` | the network between the servers of an ensemble |
+//! | `links` | the network between the servers of an ensemble or a cluster |
 //! | `reports`, `four_letter` | what a server reports about itself |
 //! | `raw_session`, `password` | how a session is ended from outside |
 
@@ -20,7 +21,8 @@
         feature = "zookeeper-server",
         feature = "redis-server",
         feature = "postgres-server",
-        feature = "mysql-server"
+        feature = "mysql-server",
+        feature = "etcd-server"
     )),
     allow(dead_code, reason = "one kind of server alone needs only some of it")
 )]
@@ -45,7 +47,7 @@ mod four_letter;
 mod home;
 #[cfg(feature = "zookeeper-server")]
 mod installation;
-#[cfg(feature = "zookeeper-server")]
+#[cfg(any(feature = "zookeeper-server", feature = "etcd-server"))]
 mod links;
 #[cfg(feature = "zookeeper-server")]
 mod password;
@@ -63,18 +65,32 @@ mod redis_builder;
 #[cfg(feature = "redis-server")]
 mod store_clock;
 
-#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+#[cfg(any(
+    feature = "postgres-server",
+    feature = "mysql-server",
+    feature = "etcd-server"
+))]
+mod command_line;
+#[cfg(any(
+    feature = "postgres-server",
+    feature = "mysql-server",
+    feature = "etcd-server"
+))]
 mod daemon;
 #[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
 mod durability;
-#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
+#[cfg(feature = "etcd-server")]
+mod etcd;
+#[cfg(any(
+    feature = "postgres-server",
+    feature = "mysql-server",
+    feature = "etcd-server"
+))]
 mod folder;
 #[cfg(feature = "mysql-server")]
 mod mariadb;
 #[cfg(feature = "postgres-server")]
 mod postgres;
-#[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
-mod sql_client;
 #[cfg(any(feature = "postgres-server", feature = "mysql-server"))]
 mod template;
 
@@ -85,6 +101,8 @@ pub use durability::Durability;
 #[cfg(feature = "zookeeper-server")]
 pub use ensemble::ZooKeeperEnsemble;
 pub use error::ServerError;
+#[cfg(feature = "etcd-server")]
+pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
 #[cfg(feature = "mysql-server")]
 pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 #[cfg(feature = "postgres-server")]

@@ -25,10 +25,11 @@ pub use proxy::{
 #[doc(hidden)]
 pub use recipes_core::SessionOptions;
 pub use recipes_testing::{
-    Checkpoint, Durability, Faults, Lost, MariaDbServer, MariaDbServerBuilder, MemoryBuilder,
-    MemoryEnsemble, MemoryError, MemoryOptions, Operation, PostgresServer, PostgresServerBuilder,
-    RedisServer, RedisServerBuilder, Request, ServerBuilder, ServerError, StoreClock,
-    ZooKeeperEnsemble, ZooKeeperServer, contract, lock_contract,
+    Checkpoint, Durability, EtcdCluster, EtcdServer, EtcdServerBuilder, Faults, Lost,
+    MariaDbServer, MariaDbServerBuilder, MemoryBuilder, MemoryEnsemble, MemoryError, MemoryOptions,
+    Operation, PostgresServer, PostgresServerBuilder, RedisServer, RedisServerBuilder, Request,
+    ServerBuilder, ServerError, StoreClock, ZooKeeperEnsemble, ZooKeeperServer, contract,
+    lock_contract,
 };
 pub use redis_cluster::{RedisCluster, slot_of};
 pub use test_ensemble::{Place, TestEnsemble, own, shared};

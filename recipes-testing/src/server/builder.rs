@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use super::config::{Membership, Ports};
+use super::config::{self, Membership, Ports};
 use super::ensemble::ZooKeeperEnsemble;
 use super::error::ServerError;
 use super::installation::Installation;
@@ -165,17 +165,15 @@ impl ServerBuilder {
                 election,
             })
             .collect();
-        let links = self.has_links.then(|| Links::start(&all));
-        let links = links
-            .transpose()
-            .map_err(ServerError::io("link the servers"))?;
+        let mut links = self.has_links.then(Links::default);
         let servers = (0..size)
             .map(|index| {
-                let seen = links.as_ref().map(|links| links.seen_by(index, &all));
-                let membership = Membership {
-                    index,
-                    all: seen.unwrap_or_else(|| all.clone()),
+                let seen = match &mut links {
+                    Some(links) => config::through(links, index, &all),
+                    None => Ok(all.clone()),
                 };
+                let all = seen.map_err(ServerError::io("link the servers"))?;
+                let membership = Membership { index, all };
                 let ports = Arc::clone(&ports);
                 ZooKeeperServer::new(self, installation.clone(), membership, ports)
             })

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
 
 use super::builder::ServerBuilder;
+use super::links::Links;
 
 /// What one server listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,16 @@ pub(super) struct Ports {
     pub(super) client: u16,
     pub(super) quorum: u16,
     pub(super) election: u16,
+}
+
+/// The ports under which a server reaches the others through links of its own.
+pub(super) fn through(links: &mut Links, from: usize, all: &[Ports]) -> io::Result<Vec<Ports>> {
+    let mut seen = all.to_vec();
+    for (to, ports) in seen.iter_mut().enumerate().filter(|(to, _)| *to != from) {
+        ports.quorum = links.forward(Some(from), to, ports.quorum)?;
+        ports.election = links.forward(Some(from), to, ports.election)?;
+    }
+    Ok(seen)
 }
 
 /// The servers of an ensemble, and the index of this one.

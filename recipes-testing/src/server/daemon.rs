@@ -1,9 +1,10 @@
-//! A database server: its process, its folder and its port.
+//! A server: its process, its folder and its port.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -22,7 +23,7 @@ const READY_POLL: Duration = Duration::from_millis(2);
 /// Losing a race for a port so often means another problem.
 const ATTEMPTS_MAX: usize = 5;
 
-/// What PostgreSQL and MariaDB have in common.
+/// What PostgreSQL, MariaDB and etcd have in common.
 #[derive(Debug)]
 pub(super) struct Daemon {
     /// None while stopped. Declared before the folder, so that the process ends first.
@@ -32,7 +33,7 @@ pub(super) struct Daemon {
     pub(super) folder: Folder,
     port: Port,
     program: PathBuf,
-    arguments: Vec<OsString>,
+    arguments: Mutex<Vec<OsString>>,
     /// How long the log was when the process was started.
     log_before: AtomicUsize,
     has_children: bool,
@@ -59,23 +60,52 @@ impl Daemon {
             folder,
             port,
             program: program.to_owned(),
-            arguments: Vec::new(),
+            arguments: Mutex::default(),
             log_before: AtomicUsize::new(0),
             has_children: kind.has_children,
             end: kind.end,
         })
     }
 
-    pub(super) fn set_arguments(&mut self, arguments: Vec<OsString>) {
-        self.arguments = arguments;
+    /// Sets with what the process is started next.
+    pub(super) fn set_arguments(&self, arguments: Vec<OsString>) {
+        *self
+            .arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = arguments;
     }
 
     pub(super) fn port(&self) -> u16 {
         self.port.number()
     }
 
+    /// Whether it can answer: it is running and not paused.
+    pub(super) fn is_active(&self) -> bool {
+        self.process.is_active()
+    }
+
     pub(super) fn pid(&self) -> Option<u32> {
         self.process.running().as_ref().map(Process::id)
+    }
+
+    /// Starts the process unless it runs.
+    pub(super) fn spawn(&self) -> Result<(), ServerError> {
+        self.process.fill(|| {
+            let log = std::fs::metadata(self.folder.log()).map_or(0, |it| it.len());
+            let log = usize::try_from(log).unwrap_or(0);
+            self.log_before.store(log, Ordering::Relaxed);
+            Process::spawn(Launch {
+                program: &self.program,
+                arguments: &self
+                    .arguments
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner),
+                folder: self.folder.path(),
+                log: &self.folder.log(),
+                account: self.folder.account,
+                has_children: self.has_children,
+            })
+        })
     }
 
     /// Starts the process unless it runs, and waits until it serves.
@@ -84,19 +114,7 @@ impl Daemon {
         serves: impl Fn(&Self) -> bool + Sync,
     ) -> Result<(), ServerError> {
         let _change = self.change.lock().await;
-        self.process.fill(|| {
-            let log = std::fs::metadata(self.folder.log()).map_or(0, |it| it.len());
-            let log = usize::try_from(log).unwrap_or(0);
-            self.log_before.store(log, Ordering::Relaxed);
-            Process::spawn(Launch {
-                program: &self.program,
-                arguments: &self.arguments,
-                folder: self.folder.path(),
-                log: &self.folder.log(),
-                account: self.folder.account,
-                has_children: self.has_children,
-            })
-        })?;
+        self.spawn()?;
         let looks = async {
             while !serves(self) {
                 if self.pid().is_none() {
@@ -160,8 +178,9 @@ impl Daemon {
 
 /// Whether another server should be started, because this one did not get its port.
 pub(super) fn is_worth_another(attempts: usize, error: &ServerError) -> bool {
+    // etcd writes it small.
     let has_lost_port =
-        matches!(error, ServerError::Ended { log, .. } if log.contains("Address already in use"));
+        matches!(error, ServerError::Ended { log, .. } if log.contains("ddress already in use"));
     has_lost_port && attempts < ATTEMPTS_MAX
 }
 

@@ -45,6 +45,15 @@ pub enum ServerError {
         /// What was looked for.
         program: &'static str,
     },
+    /// No etcd, or no client next to it.
+    #[error(
+        "no `{program}` in PATH, or none next to the program ETCD: install it (Debian: apt-get install \
+         etcd-server etcd-client)"
+    )]
+    EtcdMissing {
+        /// What was looked for.
+        program: &'static str,
+    },
     /// The program that makes a server's data folder failed.
     #[error("{program} made no data folder; its output ends with:\n{log}")]
     NoData {
@@ -112,13 +121,13 @@ pub enum ServerError {
     #[cfg(feature = "zookeeper-server")]
     #[error("could not connect a client")]
     Client(#[from] zookeeper_client::Error),
-    /// The server did not carry out a statement.
-    #[error("server on port {port} refused {statement:?}: {answer}")]
-    Sql {
+    /// The server did not carry out a statement, or what etcd's client was to do.
+    #[error("server on port {port} refused {request:?}: {answer}")]
+    Refused {
         /// Where it listens.
         port: u16,
-        /// The statement.
-        statement: String,
+        /// The statement, or the words.
+        request: String,
         /// What the client printed as the error.
         answer: String,
     },

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,8 +14,6 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::config::Ports;
-
 /// The most bytes in flight on a link.
 const BUFFER_BYTES: usize = 1 << 14;
 
@@ -21,12 +21,17 @@ const BUFFER_BYTES: usize = 1 << 14;
 const LISTEN_MAX: Duration = Duration::from_secs(1);
 const LISTEN_POLL: Duration = Duration::from_millis(10);
 
+/// By what a member of etcd says in each of its requests that matter to the quorum who it is.
+const SENDER: &[u8] = b"X-Server-From: ";
+
 /// Which side of a cut each server is on. Servers on one side reach each other and no others.
 #[derive(Debug, Default)]
 struct Cut {
     sides: BTreeMap<usize, u64>,
     /// Number of sides so far.
     last: u64,
+    /// The servers that say who they are.
+    known: BTreeMap<u64, usize>,
 }
 
 impl Cut {
@@ -35,47 +40,24 @@ impl Cut {
     }
 }
 
-/// A forwarded port from each server to each port of every other.
-#[derive(Debug)]
+/// Forwarded ports of servers, whose connections can be cut.
+#[derive(Debug, Default)]
 pub(super) struct Links {
     cut: watch::Sender<Cut>,
-    ports: BTreeMap<(usize, usize), [u16; 2]>,
     tasks: Vec<AbortHandle>,
 }
 
 impl Links {
-    /// Starts forwarding, on the current runtime.
-    pub(super) fn start(all: &[Ports]) -> io::Result<Self> {
-        let mut links = Self {
-            cut: watch::Sender::new(Cut::default()),
-            ports: BTreeMap::new(),
-            tasks: Vec::new(),
-        };
-        for (to, ports) in all.iter().enumerate() {
-            for from in (0..all.len()).filter(|from| *from != to) {
-                let quorum = links.forward([from, to], ports.quorum)?;
-                let election = links.forward([from, to], ports.election)?;
-                links.ports.insert((from, to), [quorum, election]);
-            }
-        }
-        Ok(links)
+    /// Learns which server calls itself so.
+    pub(super) fn introduce(&self, index: usize, id: u64) {
+        self.cut.send_modify(|cut| {
+            cut.known.insert(id, index);
+        });
     }
 
-    /// The ports under which a server reaches the others.
-    pub(super) fn seen_by(&self, index: usize, all: &[Ports]) -> Vec<Ports> {
-        let seen = all.iter().enumerate().map(|(other, ports)| {
-            let [quorum, election] = self
-                .ports
-                .get(&(index, other))
-                .copied()
-                .unwrap_or([ports.quorum, ports.election]);
-            Ports {
-                client: ports.client,
-                quorum,
-                election,
-            }
-        });
-        seen.collect()
+    /// Whether two servers reach each other.
+    pub(super) fn joins(&self, ends: [usize; 2]) -> bool {
+        self.cut.borrow().joins(ends)
     }
 
     pub(super) fn cut_off(&self, together: &[usize]) {
@@ -92,22 +74,31 @@ impl Links {
         });
     }
 
-    /// Accepts connections on a port of its own, which it returns.
-    fn forward(&mut self, ends: [usize; 2], target: u16) -> io::Result<u16> {
+    /// Forwards connections on the current runtime, from a port of its own, which it returns. Without the server that
+    /// they come from, each must say it.
+    pub(super) fn forward(
+        &mut self,
+        from: Option<usize>,
+        to: usize,
+        target: u16,
+    ) -> io::Result<u16> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let listener = TcpListener::from_std(listener)?;
-        let link = Link {
-            ends,
-            cut: self.cut.subscribe(),
-        };
+        let cut = self.cut.subscribe();
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
+                let link = Link {
+                    from,
+                    said: Arc::default(),
+                    to,
+                    cut: cut.clone(),
+                };
                 // It is refused at once. A server that waited for an answer here would not look for
                 // another leader meanwhile.
-                if link.is_whole(&link.cut.borrow()) {
-                    tokio::spawn(link.clone().carry(near, target));
+                if from.is_none() || link.is_whole(&cut.borrow()) {
+                    tokio::spawn(link.carry(near, target));
                 }
             }
         });
@@ -125,13 +116,21 @@ impl Drop for Links {
 
 #[derive(Clone)]
 struct Link {
-    ends: [usize; 2],
+    from: Option<usize>,
+    /// Who says to have connected; zero if that was not said yet.
+    said: Arc<AtomicU64>,
+    to: usize,
     cut: watch::Receiver<Cut>,
 }
 
 impl Link {
+    /// A connection that may be of any server passes nothing while one is cut off.
     fn is_whole(&self, cut: &Cut) -> bool {
-        cut.joins(self.ends)
+        let said = || cut.known.get(&self.said.load(Ordering::Relaxed)).copied();
+        match self.from.or_else(said) {
+            Some(from) => cut.joins([from, self.to]),
+            None => cut.sides.is_empty(),
+        }
     }
 
     async fn carry(self, near: TcpStream, target: u16) {
@@ -161,6 +160,11 @@ impl Link {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let count = from.read(&mut buffer).await?;
+            let read = buffer.get(..count).unwrap_or_default();
+            if self.from.is_none() && self.said.load(Ordering::Relaxed) == 0 {
+                let said = sender(read).unwrap_or_default();
+                self.said.store(said, Ordering::Relaxed);
+            }
             // As on a real network, what is sent during a cut arrives later, even the end of a
             // connection.
             let link = self.clone();
@@ -168,8 +172,14 @@ impl Link {
             if waited.is_err() || count == 0 {
                 return Ok(());
             }
-            to.write_all(buffer.get(..count).unwrap_or_default())
-                .await?;
+            to.write_all(read).await?;
         }
     }
+}
+
+fn sender(request: &[u8]) -> Option<u64> {
+    let mut parts = request.windows(SENDER.len());
+    let id = request.get(parts.position(|it| it == SENDER)? + SENDER.len()..)?;
+    let id = id.split(|byte| *byte == b'\r').next()?;
+    u64::from_str_radix(std::str::from_utf8(id).ok()?, 16).ok()
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 
 pub use builder::MariaDbServerBuilder;
 
+use super::command_line;
 use super::daemon::Daemon;
 use super::error::ServerError;
-use super::sql_client;
 use installation::Installation;
 
 /// Separates what the client sends at a time, and is in no statement. So a procedure may have
@@ -128,10 +128,10 @@ impl MariaDbServer {
     ///
     /// # Errors
     ///
-    /// [`ServerError::Sql`] if the server refuses a statement, after which none is carried out, or
+    /// [`ServerError::Refused`] if the server refuses a statement, after which none is carried out, or
     /// does not answer within a minute.
     pub async fn sql(&self, statements: &str) -> Result<Vec<Vec<String>>, ServerError> {
-        let mut client = sql_client::client(self.installation.client());
+        let mut client = command_line::client(self.installation.client());
         client
             .args(["--no-defaults", "--batch", "--skip-column-names"])
             .args(["--protocol=tcp", "--host=127.0.0.1", "--user=root"])
@@ -139,13 +139,13 @@ impl MariaDbServer {
             .arg(format!("--delimiter={DELIMITER}"))
             .arg("--default-character-set=utf8mb4")
             .arg("locks");
-        let printed = sql_client::run(client, statements).await;
-        let printed = printed.map_err(|answer| ServerError::Sql {
+        let printed = command_line::run(client, statements).await;
+        let printed = printed.map_err(|answer| ServerError::Refused {
             port: self.port(),
-            statement: statements.to_owned(),
+            request: statements.to_owned(),
             answer,
         })?;
-        Ok(sql_client::rows_of_batch(&printed))
+        Ok(command_line::rows_of_batch(&printed))
     }
 
     /// Sets a global variable, which those have who connect afterwards. It is forgotten with the

@@ -10,9 +10,9 @@ use std::path::Path;
 
 pub use builder::PostgresServerBuilder;
 
+use super::command_line;
 use super::daemon::Daemon;
 use super::error::ServerError;
-use super::sql_client;
 use installation::Installation;
 
 /// The line of `postmaster.pid` that says how far the server is.
@@ -127,10 +127,10 @@ impl PostgresServer {
     ///
     /// # Errors
     ///
-    /// [`ServerError::Sql`] if the server refuses a statement, after which none is carried out, or
+    /// [`ServerError::Refused`] if the server refuses a statement, after which none is carried out, or
     /// does not answer within a minute.
     pub async fn sql(&self, statements: &str) -> Result<Vec<Vec<String>>, ServerError> {
-        let mut client = sql_client::client(&self.installation.program("psql"));
+        let mut client = command_line::client(&self.installation.program("psql"));
         client
             .args(["--no-psqlrc", "--quiet", "--csv", "--tuples-only"])
             .args(["--set", "ON_ERROR_STOP=1", "--pset", "null=NULL"])
@@ -138,13 +138,13 @@ impl PostgresServer {
             .args(["--host", "127.0.0.1", "--port"])
             .arg(self.port().to_string())
             .env("PGOPTIONS", "-c default_transaction_read_only=off");
-        let printed = sql_client::run(client, statements).await;
-        let printed = printed.map_err(|answer| ServerError::Sql {
+        let printed = command_line::run(client, statements).await;
+        let printed = printed.map_err(|answer| ServerError::Refused {
             port: self.port(),
-            statement: statements.to_owned(),
+            request: statements.to_owned(),
             answer,
         })?;
-        Ok(sql_client::rows_of_csv(&printed))
+        Ok(command_line::rows_of_csv(&printed))
     }
 
     /// Has the server take another setting, and waits until it says so. Those that are only read at

@@ -285,10 +285,7 @@ impl ZooKeeperServer {
 
     /// Whether it can answer: it is running and not paused.
     pub(super) fn is_active(&self) -> bool {
-        self.process
-            .running()
-            .as_ref()
-            .is_some_and(|process| !process.is_paused())
+        self.process.is_active()
     }
 
     /// Starts the process unless it runs.

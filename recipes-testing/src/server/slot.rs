@@ -30,6 +30,12 @@ impl Slot {
         process
     }
 
+    /// Whether it can answer: it is running and not paused.
+    pub(super) fn is_active(&self) -> bool {
+        let process = self.running();
+        process.as_ref().is_some_and(|process| !process.is_paused())
+    }
+
     /// Starts the process unless it runs.
     pub(super) fn fill(
         &self,

@@ -63,9 +63,9 @@ async fn greets(port: u16) -> Result<bool, Box<dyn Error>> {
     Ok(greeting.is_ok_and(|it| it.is_ok()))
 }
 
-fn refusal<T>(answer: Result<T, ServerError>) -> String {
+pub(crate) fn refusal<T>(answer: Result<T, ServerError>) -> String {
     match answer {
-        Err(ServerError::Sql { answer, .. }) => answer,
+        Err(ServerError::Refused { answer, .. }) => answer,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("not refused"),
     }

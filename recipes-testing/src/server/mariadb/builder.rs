@@ -105,7 +105,7 @@ impl MariaDbServerBuilder {
     ///
     /// [`ServerError::MariaDbMissing`], [`ServerError::Ended`] or [`ServerError::TimedOut`] with
     /// the server's log, [`ServerError::NoData`] with that of `mariadb-install-db`,
-    /// [`ServerError::Sql`] if a user cannot be added, or [`ServerError::Io`].
+    /// [`ServerError::Refused`] if a user cannot be added, or [`ServerError::Io`].
     pub async fn start(self) -> Result<MariaDbServer, ServerError> {
         let installation = Installation::find()?;
         let mut attempts = 0;
@@ -141,7 +141,7 @@ impl MariaDbServerBuilder {
         template
             .write(&folder.data(), None, folder.is_on_disk)
             .map_err(ServerError::io("copy the data of a new server"))?;
-        let mut daemon = Daemon::new(folder, MARIADB, installation.server())?;
+        let daemon = Daemon::new(folder, MARIADB, installation.server())?;
         let configuration = self
             .configure(installation, &daemon)
             .map_err(ServerError::io("write the server's configuration"))?;

@@ -129,7 +129,7 @@ impl PostgresServerBuilder {
     ///
     /// [`ServerError::PostgresMissing`], [`ServerError::Ended`] or [`ServerError::TimedOut`] with
     /// the server's log, [`ServerError::NoData`] with that of `initdb` or `pg_basebackup`,
-    /// [`ServerError::Sql`] if a user cannot be added, or [`ServerError::Io`].
+    /// [`ServerError::Refused`] if a user cannot be added, or [`ServerError::Io`].
     pub async fn start(self) -> Result<PostgresServer, ServerError> {
         let installation = Installation::find().ok_or(ServerError::PostgresMissing)?;
         let mut attempts = 0;
@@ -168,7 +168,7 @@ impl PostgresServerBuilder {
                     .map_err(ServerError::io("copy the data of a new server"))?;
             }
         }
-        let mut daemon = Daemon::new(folder, POSTGRES, &installation.program("postgres"))?;
+        let daemon = Daemon::new(folder, POSTGRES, &installation.program("postgres"))?;
         self.configure(&daemon)
             .map_err(ServerError::io("write the server's configuration"))?;
         daemon.set_arguments(vec![

@@ -18,7 +18,7 @@ impl PostgresServer {
     ///
     /// # Errors
     ///
-    /// [`ServerError::Sql`] if it is no replica, or [`ServerError::TimedOut`].
+    /// [`ServerError::Refused`] if it is no replica, or [`ServerError::TimedOut`].
     pub async fn promote(&self) -> Result<(), ServerError> {
         self.sql("SELECT pg_promote(false)").await?;
         self.until("promotion", async || Ok(!self.is_replica().await?))

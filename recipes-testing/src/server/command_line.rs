@@ -1,4 +1,4 @@
-//! The command-line client of a database, which carries out a statement for a test.
+//! The command-line client of a server, which carries out a statement or a command for a test.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// A server that runs answers in milliseconds, unless the statement waits for a lock.
+/// A server that runs answers in milliseconds, unless a statement waits for a lock.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A client whose arguments are known.
