@@ -6,7 +6,7 @@
 //! | `operator` | what its operator sees and changes |
 //! | `shared`, `own`, `place` | a place of the test's own on a server that others use, or a server |
 //! | `on_every_ensemble` | how a behaviour becomes a test on each ensemble |
-//! | `served`, `on_redis`, `on_databases` | what differs between servers that are no ZooKeeper |
+//! | `served`, `on_etcd`, `on_redis`, `on_databases` | what differs between servers that are no ZooKeeper |
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 
 use recipes_testing::contract::Stage;
 use recipes_testing::{
-    MariaDbServer, MemoryEnsemble, PostgresServer, RedisServer, ZooKeeperServer,
+    EtcdServer, MariaDbServer, MemoryEnsemble, PostgresServer, RedisServer, ZooKeeperServer,
 };
 use served::Served;
 use zookeeper_client::Client;
@@ -25,6 +25,7 @@ use zookeeper_client::Client;
 pub use place::Place;
 
 mod on_databases;
+mod on_etcd;
 mod on_every_ensemble;
 mod on_redis;
 mod operator;
@@ -53,6 +54,8 @@ pub enum TestEnsemble {
     /// Runs on the machine's clock.
     Real(Place<ZooKeeperServer, Client>),
     /// Runs on the machine's clock.
+    Etcd(Place<EtcdServer, dyn Nodes>),
+    /// Runs on the machine's clock.
     Redis(Place<RedisServer, dyn Nodes>),
     /// Runs on the machine's clock.
     Postgres(Place<PostgresServer, dyn Nodes>),
@@ -72,6 +75,7 @@ impl TestEnsemble {
     fn served(&self) -> &dyn Served {
         match self {
             Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Etcd(server) => server,
             Self::Redis(server) => server,
             Self::Postgres(server) => server,
             Self::MariaDb(server) => server,
@@ -172,6 +176,7 @@ impl TestEnsemble {
         assert!(!self.is_shared(), "on a shared server a URL names no place");
         match self {
             Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Etcd(server) => server.url(),
             Self::Redis(server) => server.url(),
             Self::Postgres(server) => server.url(),
             Self::MariaDb(server) => server.url(),
@@ -187,6 +192,7 @@ impl TestEnsemble {
     pub fn port(&self) -> u16 {
         match self {
             Self::Memory(_) | Self::Real(_) => panic!("no server of ours: {self:?}"),
+            Self::Etcd(server) => server.port(),
             Self::Redis(server) => server.port(),
             Self::Postgres(server) => server.port(),
             Self::MariaDb(server) => server.port(),
@@ -215,6 +221,7 @@ impl TestEnsemble {
         match self {
             Self::Memory(_) => false,
             Self::Real(place) => place.name().is_some(),
+            Self::Etcd(place) => place.name().is_some(),
             Self::Redis(place) => place.name().is_some(),
             Self::Postgres(place) => place.name().is_some(),
             Self::MariaDb(place) => place.name().is_some(),
@@ -248,6 +255,7 @@ impl TestEnsemble {
                 return;
             }
             Self::Real(server) => server.own_server().pause(),
+            Self::Etcd(server) => server.own_server().pause(),
             Self::Redis(server) => server.own_server().pause(),
             Self::Postgres(server) => server.own_server().pause(),
             Self::MariaDb(server) => server.own_server().pause(),
@@ -266,6 +274,7 @@ impl TestEnsemble {
                 return;
             }
             Self::Real(server) => server.own_server().resume(),
+            Self::Etcd(server) => server.own_server().resume(),
             Self::Redis(server) => server.own_server().resume(),
             Self::Postgres(server) => server.own_server().resume(),
             Self::MariaDb(server) => server.own_server().resume(),

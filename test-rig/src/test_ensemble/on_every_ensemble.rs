@@ -5,7 +5,7 @@
 ///
 /// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`](crate::TestEnsemble) that no
 /// other test sees. The macro registers it: the tests are `behaviour::in_memory`,
-/// `behaviour::on_a_real_server`, `behaviour::on_redis`, `behaviour::on_postgres` and
+/// `behaviour::on_a_real_server`, `behaviour::on_etcd`, `behaviour::on_redis`, `behaviour::on_postgres` and
 /// `behaviour::on_mariadb`. Behaviours of ZooKeeper alone come after `zookeeper:`. One that is not
 /// registered is dead code, of which the compiler warns.
 ///
@@ -50,7 +50,7 @@ macro_rules! on_every_ensemble {
     };
     ($($behaviour:ident),+ $(,)?) => {
         $crate::on_every_ensemble!(
-            @each [$($behaviour)+] shared [on_a_real_server on_redis on_postgres on_mariadb]
+            @each [$($behaviour)+] shared [on_a_real_server on_etcd on_redis on_postgres on_mariadb]
         );
     };
 }
@@ -66,12 +66,12 @@ macro_rules! on_ensembles_of_their_own {
     };
     (watches: $($behaviour:ident),+ $(,)?) => {
         $crate::on_every_ensemble!(
-            @each [$($behaviour)+] own [on_a_real_server on_redis on_postgres]
+            @each [$($behaviour)+] own [on_a_real_server on_etcd on_redis on_postgres]
         );
     };
     ($($behaviour:ident),+ $(,)?) => {
         $crate::on_every_ensemble!(
-            @each [$($behaviour)+] own [on_a_real_server on_redis on_postgres on_mariadb]
+            @each [$($behaviour)+] own [on_a_real_server on_etcd on_redis on_postgres on_mariadb]
         );
     };
 }
@@ -107,7 +107,7 @@ macro_rules! contract_on_every_ensemble {
             }
 
             $crate::on_every_ensemble!(@tests behaviour $place
-                [on_a_real_server on_redis on_postgres on_mariadb]);
+                [on_a_real_server on_etcd on_redis on_postgres on_mariadb]);
         }
     };
     (@chroot $lock:expr) => {

@@ -3,13 +3,18 @@
 //! All functions panic if a server cannot be started.
 #![allow(clippy::missing_panics_doc, reason = "said above, once")]
 
-use recipes_testing::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
+use recipes_testing::{EtcdServer, MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 
 use super::{TestEnsemble, must};
 
 /// A ZooKeeper server, which reaps empty containers after 200 ms.
 pub async fn on_a_real_server() -> TestEnsemble {
     TestEnsemble::Real(zookeeper().await.into())
+}
+
+/// An etcd server, a cluster of one member.
+pub async fn on_etcd() -> TestEnsemble {
+    TestEnsemble::Etcd(must("start a server", EtcdServer::start().await).into())
 }
 
 /// A Redis server, on which containers are removed when they have been empty for 200 ms.

@@ -35,6 +35,11 @@ pub(super) trait Served: fmt::Debug + Sync {
     /// Opens a session under test.
     fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, Error>>;
 
+    /// Whether a directory is a node of its own.
+    fn has_directories(&self) -> bool {
+        true
+    }
+
     /// Makes a session one that was silent for too long, so that the next call ends it. False if it has
     /// ended already.
     fn silence(&self, session: i64) -> BoxFuture<'_, bool>;
@@ -97,8 +102,13 @@ pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
         data: data.into(),
         mode: NodeMode::Persistent,
     };
+    let parents = if server.has_directories() {
+        usize::MAX
+    } else {
+        0
+    };
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
-    for parent in ends.filter_map(|end| path.get(..end)) {
+    for parent in ends.filter_map(|end| path.get(..end)).take(parents) {
         match operator.create(&node(parent, b"")).await {
             Err(NodesError::NodeExists) => {}
             created => drop(must("create parents", created)),

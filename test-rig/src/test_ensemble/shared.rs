@@ -4,7 +4,7 @@
 //! All functions panic if a server cannot be started.
 #![allow(clippy::missing_panics_doc, reason = "said above, once")]
 
-use recipes_testing::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
+use recipes_testing::{EtcdServer, MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::place::{Place, Shared};
@@ -25,6 +25,13 @@ pub async fn on_a_real_server() -> TestEnsemble {
         operator.create(&path, b"", &persistent).await,
     );
     TestEnsemble::Real(place)
+}
+
+/// A prefix on an etcd server.
+pub async fn on_etcd() -> TestEnsemble {
+    static SERVER: Shared<EtcdServer> = Shared::new();
+    let start = async || must("start a server", EtcdServer::start().await);
+    TestEnsemble::Etcd(Place::on(&SERVER, start).await)
 }
 
 /// A prefix on a Redis server, on which containers are removed when they have been empty for 200 ms.
