@@ -12,6 +12,7 @@ use recipes_keeper::{Asked, CallError, Outcome, Said, Watched};
 use crate::checks::EtcdRefusal;
 use crate::keys::{Keys, NodeKey};
 use crate::lease;
+use crate::news::Ask;
 use crate::watching::Wanted;
 use crate::words;
 
@@ -41,11 +42,13 @@ pub(crate) struct Reading<'a> {
     pub(crate) lease: i64,
     /// The revision of the transaction, or as of which it was read.
     pub(crate) revision: i64,
+    /// The revision up to which everything was seen.
+    pub(crate) read_at: i64,
     pub(crate) parts: vec::IntoIter<TxnOpResponse>,
     /// The last node that this call has created in a directory.
     pub(crate) created: &'a mut BTreeMap<String, String>,
-    /// What is to be watched from now on.
-    pub(crate) wanted: &'a mut Vec<Wanted>,
+    /// What is to be watched from now on, or no more, in the order of the requests.
+    pub(crate) asks: &'a mut Vec<Ask>,
 }
 
 impl Reading<'_> {
@@ -84,7 +87,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What has become of a request. What it has set is in `wanted`.
+    /// What has become of a request.
     pub(crate) fn outcome(&mut self, asked: &Asked) -> Result<Outcome, CallError> {
         let said = match asked {
             Asked::Multi(operations) => return self.multi(operations),
@@ -109,19 +112,23 @@ impl Reading<'_> {
                 }
                 node.map(|(data, stat)| Said::Node(data, stat))
             }
-            Asked::Unwatch(_) | Asked::Beat => Some(Said::Nothing),
+            Asked::Unwatch(path) => {
+                self.asks.push(Ask::Unwatch(self.keys.node(path).key));
+                Some(Said::Nothing)
+            }
+            Asked::Beat => Some(Said::Nothing),
         };
         Ok(said.ok_or_else(|| refused(NodesError::NoNode)))
     }
 
     fn want(&mut self, path: &str, number: u64, stat: &NodeStat) {
-        self.wanted.push(Wanted {
+        self.asks.push(Ask::Watch(Wanted {
             key: self.keys.node(path).key,
             path: path.to_owned(),
             number,
             made_at: stat.czxid,
-            read_at: self.revision,
-        });
+            read_at: self.read_at,
+        }));
     }
 
     fn multi(&mut self, operations: &[NodeOp]) -> Result<Outcome, CallError> {
@@ -131,9 +138,10 @@ impl Reading<'_> {
             keys: self.keys,
             lease: self.lease,
             revision: self.revision,
+            read_at: self.read_at,
             parts: done.op_responses().into_iter(),
             created: &mut *self.created,
-            wanted: &mut *self.wanted,
+            asks: &mut *self.asks,
         };
         if !is_done {
             return inside.reason(operations).map(Err);

@@ -20,7 +20,7 @@ use tracing::debug;
 
 use crate::STORE;
 use crate::answers::{Failed, Reading, call_error, refused};
-use crate::keys::{Keys, NodeKey};
+use crate::keys::Keys;
 use crate::news::Ask;
 use crate::session::{Kept, ttl};
 use crate::watching::Wanted;
@@ -257,26 +257,26 @@ impl Calls {
         let txn = words::of_session(&kept.key, self.number, operations.collect());
         let done = kept.commit(&self.client, txn).await?;
         let (done, revision) = done.ok_or(Failed::NoLease)?;
-        let mut wanted = Vec::new();
+        let mut asks = Vec::new();
         let mut reading = Reading {
             keys: &self.keys,
             lease: kept.id,
             revision,
+            read_at: revision,
             parts: done.op_responses().into_iter(),
             created,
-            wanted: &mut wanted,
+            asks: &mut asks,
         };
-        let outcomes = asked.iter().map(|it| reading.outcome(it));
+        let outcomes = asked.iter().enumerate().map(|(index, it)| {
+            // What comes later in the transaction has the same revision, and was not seen.
+            let later = asked.get(index + 1..).unwrap_or_default();
+            reading.read_at = revision - i64::from(later.iter().any(Asked::tells));
+            reading.outcome(it)
+        });
         let outcomes: Result<Vec<_>, _> = outcomes.collect();
         let outcomes = outcomes.map_err(Failed::Lost)?;
-        for wanted in wanted {
-            self.ask(Ask::Watch(wanted)).map_err(Failed::Lost)?;
-        }
-        for asked in asked {
-            if let Asked::Unwatch(path) = asked {
-                let NodeKey { key, .. } = self.keys.node(path);
-                self.ask(Ask::Unwatch(key)).map_err(Failed::Lost)?;
-            }
+        for ask in asks {
+            self.ask(ask).map_err(Failed::Lost)?;
         }
         Ok(outcomes)
     }

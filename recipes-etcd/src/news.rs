@@ -121,6 +121,10 @@ impl News {
         for event in response.events() {
             let kv = event.kv();
             let kv = kv.ok_or_else(|| CallError::unexpected("an event without a key"))?;
+            // Who watches a node knows that it was made.
+            if kv.mod_revision() == kv.create_revision() {
+                continue;
+            }
             events.push(Event {
                 id,
                 revision: kv.mod_revision(),

@@ -53,9 +53,10 @@ impl EtcdReads {
             keys: &self.keys,
             lease: 0,
             revision,
+            read_at: revision,
             parts: done.op_responses().into_iter(),
             created: &mut BTreeMap::new(),
-            wanted: &mut Vec::new(),
+            asks: &mut Vec::new(),
         };
         Ok(reading.outcome(asked)?.ok())
     }

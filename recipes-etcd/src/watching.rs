@@ -91,9 +91,8 @@ impl Watching {
         let known = self.by_key.get(&wanted.key);
         let known = known.and_then(|id| self.by_id.get_mut(id));
         if let Some(entry) = known.filter(|it| it.wanted.made_at == wanted.made_at) {
-            let before = &mut entry.wanted;
-            before.number = before.number.max(wanted.number);
-            before.read_at = before.read_at.max(wanted.read_at);
+            // Who watched it first may not know what has happened since.
+            entry.wanted.number = entry.wanted.number.max(wanted.number);
             return;
         }
         // A key that is made again is another node. The end of the one before is still told by its own watch.
@@ -145,7 +144,7 @@ impl Watching {
                 made_at, read_at, ..
             } = entry.wanted;
             match found {
-                Some((made, changed)) if made == made_at && changed <= read_at => {
+                Some((made, changed)) if made == made_at && changed <= read_at.max(made) => {
                     entry.stage = Stage::Whole;
                 }
                 Some((made, _)) if made == made_at => self.end(id, Some(NodeEvent::Changed)),
@@ -281,6 +280,7 @@ mod tests {
             (Some((11, 24)), Some(NodeEvent::Deleted)),
             (Some((10, 24)), Some(NodeEvent::Changed)),
             (Some((10, 20)), None),
+            (Some((10, 10)), None),
         ] {
             let mut watching = Watching::default();
             watching.watch(wanted("ahead", 2, 20));
