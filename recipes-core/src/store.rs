@@ -115,6 +115,9 @@ pub struct Traits {
     /// event comes before the answers to later requests, and setting it disturbs no watch of the
     /// service.
     pub watches_directories: bool,
+    /// Whether a directory is a node of its own, which is made before the first node in it. If not, it is there as
+    /// long as something is in it.
+    pub keeps_directories: bool,
 }
 
 impl Default for Traits {
@@ -127,6 +130,7 @@ impl Default for Traits {
             closes: true,
             pings_rarely: false,
             watches_directories: true,
+            keeps_directories: true,
         }
     }
 }

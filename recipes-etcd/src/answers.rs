@@ -351,6 +351,9 @@ pub(crate) fn failed(error: Error) -> Failed {
             let said = said.to_owned();
             NodesError::NotSent(Arc::new(EtcdRefusal::TooLarge { said }))
         }
+        code::INVALID_ARGUMENT if is("duplicate key") => {
+            NodesError::NotSent(Arc::new(EtcdRefusal::Twice))
+        }
         code::INVALID_ARGUMENT | code::FAILED_PRECONDITION if said.starts_with("etcdserver:") => {
             NodesError::Refused(Arc::new(error))
         }

@@ -26,6 +26,9 @@ pub enum EtcdRefusal {
          defragmented, and the alarm is disarmed"
     )]
     NoSpace,
+    /// It changes a key only once in a transaction.
+    #[error("etcd changes a node only once in a transaction")]
+    Twice,
     /// It refuses a request that is too large for it.
     #[error("etcd refuses a request of this size: {said} (max-txn-ops, max-request-bytes)")]
     TooLarge {

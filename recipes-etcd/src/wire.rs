@@ -98,6 +98,10 @@ impl Server for Route {
         EtcdReads::open(self).boxed()
     }
 
+    fn keeps_directories(&self) -> bool {
+        false
+    }
+
     fn may_pass(&self, _refusal: &Source) -> bool {
         false
     }

@@ -23,6 +23,7 @@ pub const TRAITS: Traits = Traits {
     pings_rarely: false,
     // An acquire's create and listing are one request, so a watch on a directory saves nothing.
     watches_directories: false,
+    keeps_directories: true,
 };
 
 /// A store whose sessions are kept here, one after the other.
@@ -82,7 +83,10 @@ impl Sessions {
 
 impl Store for Sessions {
     fn traits(&self) -> Traits {
-        TRAITS
+        Traits {
+            keeps_directories: self.terms.server.keeps_directories(),
+            ..TRAITS
+        }
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {

@@ -40,6 +40,11 @@ pub trait Server: Send + Sync + Debug {
         false
     }
 
+    /// Whether a directory is a node of its own: see [`Traits`](recipes_core::Traits).
+    fn keeps_directories(&self) -> bool {
+        true
+    }
+
     /// What more is to be said of a server that did not answer in time.
     fn silence(&self) -> &'static str {
         ""

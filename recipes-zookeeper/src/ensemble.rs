@@ -35,6 +35,7 @@ pub const TRAITS: Traits = Traits {
     closes: true,
     pings_rarely: false,
     watches_directories: true,
+    keeps_directories: true,
 };
 
 /// Apache ZooKeeper as the store of locks.

@@ -145,6 +145,7 @@ impl Race {
     async fn seat(&self, number: usize) -> Seat {
         let (proxy, address) = match &self.ensemble {
             TestEnsemble::Memory(_) => panic!("no server"),
+            TestEnsemble::Etcd(_) => panic!("no proxy for it"),
             TestEnsemble::Real(server) => {
                 let proxy = FaultProxy::start(&server.connect_string()).await.unwrap();
                 let address = proxy.connect_string();

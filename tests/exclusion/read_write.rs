@@ -20,8 +20,10 @@ fn lock(session: &Session) -> InterProcessReadWriteLock {
     InterProcessReadWriteLock::new(session, PATH).unwrap()
 }
 
+/// A reader next to its writer may have a mark behind the writer's number.
 fn sequence(node_path: &str) -> u32 {
-    node_path[node_path.len() - 10..].parse().unwrap()
+    let digits = node_path.trim_end_matches('+');
+    digits[digits.len() - 10..].parse().unwrap()
 }
 
 on_every_ensemble!(
@@ -247,10 +249,9 @@ async fn reader_beside_a_writer_of_others_is_respected(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let writer = lock(&session).write().await.unwrap();
     let node = &writer.members()[0].node_path;
-    let beside = format!(
-        "{PATH}/_c_01234567-89ab-cdef-0123-456789abcdef-__READ__{}",
-        &node[node.len() - 10..]
-    );
+    let (_, number) = node.split_once("__WRIT__").unwrap();
+    let mark = if number.len() > 10 { "+" } else { "" };
+    let beside = format!("{PATH}/_c_01234567-89ab-cdef-0123-456789abcdef-__READ__{number}{mark}");
     ensemble.create(&beside, b"").await;
     let queued = lock(&session);
     let queued = tokio::spawn(queued.write());

@@ -32,6 +32,7 @@ async fn another(ensemble: &TestEnsemble) -> TestEnsemble {
     match ensemble {
         TestEnsemble::Memory(_) => TestEnsemble::in_memory(),
         TestEnsemble::Real(_) => test_rig::own::on_a_real_server().await,
+        TestEnsemble::Etcd(_) => test_rig::own::on_etcd().await,
         TestEnsemble::Redis(_) => test_rig::own::on_redis().await,
         TestEnsemble::Postgres(_) => test_rig::own::on_postgres().await,
         TestEnsemble::MariaDb(_) => test_rig::own::on_mariadb().await,

@@ -74,11 +74,12 @@ async fn transaction_commits_while_the_lock_is_held(ensemble: TestEnsemble) {
 async fn refused_operation_is_named_and_nothing_is_changed(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     ensemble.create("/orders", b"7").await;
+    ensemble.create("/orders/next", b"7").await;
     let held = mutex(&session).acquire().await.unwrap();
     let refused = held
         .transaction()
         .set("/orders", "8")
-        .set_version("/orders", "9", 7)
+        .set_version("/orders/next", "9", 7)
         .commit()
         .await
         .unwrap_err();
@@ -95,8 +96,8 @@ async fn refused_operation_is_named_and_nothing_is_changed(ensemble: TestEnsembl
     );
     assert_eq!(
         refused.to_string(),
-        "operation 1 of a transaction under \"/locks/orders\", on \"/orders\", refused, nothing was \
-         changed"
+        "operation 1 of a transaction under \"/locks/orders\", on \"/orders/next\", refused, nothing \
+         was changed"
     );
     assert_eq!(ensemble.read("/orders").await.unwrap().0, b"7");
     // The lock is still held.

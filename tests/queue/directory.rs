@@ -12,9 +12,12 @@ fn mutex(session: &Session) -> InterProcessMutex {
 }
 
 on_every_ensemble!(
-    stranger_that_sorts_in_front_is_waited_for,
     stranger_that_sorts_behind_is_passed,
     contender_without_a_uuid_takes_its_place_by_its_number,
+);
+on_every_ensemble!(
+    directories:
+    stranger_that_sorts_in_front_is_waited_for,
     contenders_of_go_and_kazoo_take_their_places_by_their_numbers,
     reaped_parents_are_made_again_and_tokens_go_on_rising,
     persistent_parents_stay,

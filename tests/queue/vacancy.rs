@@ -87,11 +87,14 @@ impl Contender {
 
 on_every_ensemble!(
     contender_that_came_in_between_is_waited_for,
-    directory_made_anew_is_not_the_one_that_was_vacant,
     member_of_a_set_that_somebody_else_holds_is_waited_for,
     writer_waits_for_a_reader_beside_whom_we_have_read,
-    stranger_that_comes_to_be_ahead_is_waited_for,
     session_closes_at_once_beside_a_lock_that_knows_its_directory,
+);
+on_every_ensemble!(
+    directories:
+    directory_made_anew_is_not_the_one_that_was_vacant,
+    stranger_that_comes_to_be_ahead_is_waited_for,
     what_an_ended_session_knew_is_forgotten,
 );
 // On Redis a create and a listing are one request, so no directory is watched.

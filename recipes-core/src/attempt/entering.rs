@@ -10,7 +10,7 @@ use futures::future::join_all;
 
 use crate::attempt::ask::Ask;
 use crate::attempt::creation::{Creation, share_directory};
-use crate::attempt::requests::{Refused, at};
+use crate::attempt::requests::{Refused, at, look_beside};
 use crate::error::Step;
 use crate::lock::target::Target;
 use crate::names::node_name;
@@ -119,9 +119,15 @@ impl<'a> Entering<'a> {
         };
         let mut backoff = Backoff::default();
         loop {
-            let Answer { created, listings } = self.answer().await;
+            let (Answer { created, listings }, beside) = self.answer().await;
             let MultiError { index, source } = match created {
                 Ok(created) => {
+                    if let Some(others) = beside? {
+                        // They would refuse the others. What is not deleted here, the clean-up pursues.
+                        let deletes = created.iter().map(|it| self.nodes.delete(&it.path));
+                        join_all(deletes.collect::<Vec<_>>()).await;
+                        return Ok(others);
+                    }
                     self.rewrite(&created);
                     return Ok(Event::Entered(self.entries(created, listings)));
                 }
@@ -149,18 +155,25 @@ impl<'a> Entering<'a> {
     }
 
     /// Waits for the answer to the create, which is sent now unless it is in flight. In the same
-    /// flush, watches the directories for which that may save listings.
-    async fn answer(&self) -> Answer {
+    /// flush, watches the directories for which that may save listings, and looks for nodes of others where nobody
+    /// else has.
+    async fn answer(&self) -> (Answer, Result<Option<Event>, Refused>) {
         let together = self.nodes.together();
         let polled = poll_fn(|cx| Poll::Ready(self.leftovers.poll_create(cx))).await;
         let nodes = &**self.nodes;
         let watches: Vec<_> = self.asks.iter().filter_map(|it| it.watch(nodes)).collect();
+        let beside = look_beside(nodes, &self.asks);
         drop(together);
         join_all(watches).await;
-        match polled {
+        let beside = match beside {
+            Some(beside) => beside.await,
+            None => Ok(None),
+        };
+        let answer = match polled {
             Poll::Ready(answer) => answer,
             Poll::Pending => poll_fn(|cx| self.leftovers.poll_create(cx)).await,
-        }
+        };
+        (answer, beside)
     }
 
     /// Writes into adopted nodes what their contender would have written. Not over what somebody

@@ -16,7 +16,7 @@ use crate::names::node_name::{self, LockKind};
 use crate::rules::acquire::{Event, Found};
 use crate::rules::mixed;
 use crate::session::own_watch::OwnWatch;
-use crate::store::nodes::{NewNode, NodeEvent, NodeMode, Nodes, NodesError, commit};
+use crate::store::nodes::{Listing, NewNode, NodeEvent, NodeMode, Nodes, NodesError, commit};
 use crate::store::retry::persist;
 
 /// A request that the store refuses, or that ended with the session.
@@ -109,7 +109,37 @@ async fn beside_a_semaphore(
     let Some((path, mixed::LEASES)) = lease.lock.path.rsplit_once('/') else {
         return Ok(None);
     };
-    match persist(|| nodes.list(path)).await {
+    found_beside(lease, path, persist(|| nodes.list(path)).await)
+}
+
+/// As [`beside_a_semaphore`], for the leases among these, if the store keeps no directories: nobody has made that of
+/// the leases, and looked. The request is sent at once.
+pub(crate) fn look_beside<'a>(
+    nodes: &'a dyn Nodes,
+    asks: &[Ask<'a>],
+) -> Option<impl Future<Output = Result<Option<Event>, Refused>> + Send + use<'a>> {
+    let is_lease = |it: &&Ask<'a>| it.target.kind == LockKind::Permit;
+    let lease = asks.iter().find(is_lease)?.target;
+    if lease.lock.session.core().store.traits().keeps_directories {
+        return None;
+    }
+    let (path, _) = lease.lock.path.rsplit_once('/')?;
+    let sent = nodes.list(path);
+    Some(async move {
+        let found = match sent.await {
+            Err(error) if error.is_transient() => beside_a_semaphore(nodes, lease).await?,
+            listing => found_beside(lease, path, listing)?,
+        };
+        Ok(found.map(|(node, found)| Event::BesideOthers(node, found)))
+    })
+}
+
+fn found_beside(
+    lease: &Target,
+    path: &str,
+    listing: Listing,
+) -> Result<Option<(String, LockKind)>, Refused> {
+    match listing {
         Ok(children) => {
             let found = mixed::node_beside_a_semaphore(&children);
             Ok(found.map(|(name, kind)| (format!("{path}/{name}"), kind)))
@@ -187,12 +217,17 @@ async fn exists(nodes: &dyn Nodes, path: &str) -> Result<bool, NodesError> {
 /// A commit comes first. Otherwise the server that answers may lag behind the one that took the
 /// create, the create may still be in flight, or a deposed leader may answer that knows of neither.
 /// We would then miss the node, create another, and wait for ourselves.
-pub(crate) async fn search(nodes: &dyn Nodes, asks: &[Ask<'_>]) -> Result<Event, Refused> {
+pub(crate) async fn search<'a>(nodes: &'a dyn Nodes, asks: &[Ask<'a>]) -> Result<Event, Refused> {
     if let Some(first) = asks.first() {
         let lock = &first.target.lock;
         persist(|| commit(nodes, &lock.path))
             .await
             .map_err(at(lock, Step::List))?;
+    }
+    if let Some(beside) = look_beside(nodes, asks) {
+        if let Some(others) = beside.await? {
+            return Ok(others);
+        }
     }
     let together = asks.chunk_by(|one, next| share_directory(one.target, next.target));
     let found = together.map(async |together| {

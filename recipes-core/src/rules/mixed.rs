@@ -14,6 +14,8 @@
 //! | another recipe after a semaphore | [`LEASES`] | its own listing |
 //! | a semaphore after another recipe | its nodes | [`node_beside_a_semaphore`], after `LEASES` was made |
 //!
+//! Where a directory is no node of its own, nobody makes it: whoever wants a permit lists the path with its create.
+//!
 //! No permit is granted without both directories, and none of the others beside `LEASES`. So one of two
 //! that come at the same time finds the other.
 

@@ -94,7 +94,7 @@ impl Served for Place<EtcdServer, dyn Nodes> {
         async move {
             // Other places are not told from this one.
             let server = self.own_server();
-            let sessions = ["get", "--prefix", "//sessions/", "--count-only"];
+            let sessions = ["get", "--prefix", "//sessions/", "--keys-only"];
             let sessions = self.number(&sessions, "count").await;
             let metrics = must("read its metrics", metrics(&server.address()).await);
             let lines = metrics.lines().filter_map(|it| it.strip_prefix(WATCHES));

@@ -15,4 +15,5 @@ pub const ZOOKEEPER: Traits = Traits {
     closes: true,
     pings_rarely: false,
     watches_directories: true,
+    keeps_directories: true,
 };
