@@ -139,6 +139,13 @@ impl EtcdServer {
         })
     }
 
+    /// The program `etcdctl`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn client(&self) -> &Path {
+        &self.client
+    }
+
     /// Kills the process as `kill -9` does. Does nothing if it is not running.
     ///
     /// # Errors
