@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +41,10 @@ type client struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "bench" {
+		runBench()
+		return
+	}
 	wire.Serve(&peer{
 		clients:   map[string]*client{},
 		locks:     map[string]*concurrency.Mutex{},
