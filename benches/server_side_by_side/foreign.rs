@@ -73,10 +73,11 @@ impl Kind {
         Self {
             name,
             does: |work| {
-                !matches!(
-                    work,
-                    Work::RoundTrip | Work::Set { .. } | Work::ReadWrite { .. }
-                )
+                !work.is_a_queue()
+                    && !matches!(
+                        work,
+                        Work::RoundTrip | Work::Set { .. } | Work::ReadWrite { .. }
+                    )
             },
             warm_up: counts::LENGTH,
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::etcd::Etcd;
 use super::mariadb::MariaDb;
 use super::plan::Case;
 use super::postgres::Postgres;
@@ -10,7 +11,7 @@ use super::redis::Redis;
 use super::store::Store;
 
 pub(crate) const USAGE: &str = "\
-usage: scripts/bench --redis|--postgres|--mariadb [OPTION...]
+usage: scripts/bench --redis|--postgres|--mariadb|--etcd [OPTION...]
     --rounds N        how often each side does each case, in turns; 7
     --seconds S       how long each time; 0.8
     --only TEXT       only the cases with this in their names
@@ -43,6 +44,7 @@ impl Options {
                         "redis" => Box::new(Redis),
                         "postgres" => Box::new(Postgres),
                         "mariadb" => Box::new(MariaDb),
+                        "etcd" => Box::new(Etcd),
                         unknown => return Err(format!("unknown store: {unknown}")),
                     });
                 }

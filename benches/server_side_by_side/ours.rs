@@ -75,6 +75,12 @@ impl Locks for Ours {
         OneLock(Arc::new(MultiLock::new(session, members).unwrap()))
     }
 
+    async fn contenders(&mut self, place: &Place) -> usize {
+        let session = self.session(0, place).await;
+        let lock = InterProcessMutex::new(session, &path(&place.lock)).unwrap();
+        lock.participants().await.unwrap().len()
+    }
+
     async fn close(self) {
         for session in self.sessions {
             session.close().await;

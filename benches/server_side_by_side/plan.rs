@@ -70,6 +70,7 @@ pub(crate) const SATURATED: &str = "one lock, 8 sessions all the time";
 pub(crate) const PACED: &str = "one lock, 8 sessions, 2 ms of work, 3 ms pause";
 pub(crate) const TRY: &str = "failed try-acquire";
 pub(crate) const SET: &str = "multi-lock of 8, acquire + release";
+pub(crate) const DRAIN: &str = "a queue of 1,000 waiters of 8 sessions";
 const PARALLEL: &str = "32 distinct locks in parallel on one session";
 const READ_WRITE: &str = "read/write, 8 sessions, 10 % writes";
 pub(crate) const CONFIGURATION: [&str; 2] = [
@@ -90,6 +91,8 @@ pub(crate) fn cases(round_trip: &'static str) -> Vec<Case> {
         write_percent,
         shares,
     };
+    let waiters = 1000;
+    let drain = Work::Drain { sessions, waiters };
     let [often, seldom] = CONFIGURATION;
     let [often_shared, seldom_shared] = CONFIGURATION_SHARED;
     let cases = [
@@ -97,6 +100,7 @@ pub(crate) fn cases(round_trip: &'static str) -> Vec<Case> {
         (UNCONTENDED, Work::Uncontended),
         (PACED, Work::Paced { sessions }),
         (SATURATED, Work::Saturated { sessions }),
+        (DRAIN, drain),
         (TRY, Work::Try),
         (SET, Work::Set { members: 8 }),
         (PARALLEL, Work::Parallel { locks: 32 }),

@@ -110,8 +110,8 @@ pub(crate) fn operations(work: Work, figures: &[u64]) -> u64 {
     match work {
         Work::Uncontended | Work::Set { .. } => samples / 2,
         Work::Saturated { .. } | Work::Paced { .. } => Contest::of_figures(figures).all,
-        Work::Parallel { .. } | Work::ReadWrite { .. } => figures[2],
-        Work::RoundTrip | Work::Try | Work::Hold | Work::Free => samples,
+        Work::Parallel { .. } | Work::ReadWrite { .. } | Work::Drain { .. } => figures[2],
+        Work::RoundTrip | Work::Try | Work::Hold | Work::Free | Work::Queue { .. } => samples,
     }
 }
 
@@ -132,7 +132,7 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64)> {
             let attempts: Vec<_> = figures.iter().map(|it| micros(*it)).collect();
             vec![(Quantity::Attempt, median(&attempts))]
         }
-        Work::Parallel { .. } | Work::ReadWrite { .. } => {
+        Work::Parallel { .. } | Work::ReadWrite { .. } | Work::Drain { .. } => {
             let rate = figures[0] as f64 / figures[1] as f64 * 1e9;
             vec![(Quantity::Rate, rate)]
         }
@@ -156,6 +156,6 @@ fn quantities(work: Work, figures: &[u64]) -> Vec<(Quantity, f64)> {
                 (Quantity::Fairness, contest.fairness()),
             ]
         }
-        Work::Hold | Work::Free => Vec::new(),
+        Work::Hold | Work::Free | Work::Queue { .. } => Vec::new(),
     }
 }

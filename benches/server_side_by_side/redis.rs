@@ -136,7 +136,7 @@ async fn start() -> Stage {
     let rslock = Program::start("rslock", |program| Command::new(program)).await;
     let with_sets = Kind {
         name: "RLock",
-        does: |work| work != Work::RoundTrip,
+        does: |work| work != Work::RoundTrip && !work.is_a_queue(),
         warm_up: WARM_UP,
     };
     let fair = Kind {

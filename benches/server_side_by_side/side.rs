@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use futures::future::LocalBoxFuture;
+use futures::future::{LocalBoxFuture, try_join_all};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use super::contest::contest;
 use super::counts;
-use super::loops::{Contender, cycles, each, together};
+use super::loops::{Contender, cycles, each, nanos, together};
 use super::work::{HOLD, PAUSE, Place, Work};
 
 const RANDOM_SEED: u64 = 7;
@@ -74,6 +76,11 @@ pub(crate) trait Locks: 'static {
         unreachable!("it does not take part in this")
     }
 
+    /// How many hold this lock or wait for it.
+    async fn contenders(&mut self, _place: &Place) -> usize {
+        unreachable!("it does not take part in this")
+    }
+
     /// The figures of round trips that do nothing else.
     async fn round_trips(&mut self, _place: &Place) -> Vec<u64> {
         unreachable!("it does not take part in this")
@@ -87,12 +94,17 @@ pub(crate) struct InProcess<L: Locks> {
     name: &'static str,
     locks: L,
     held: Option<(L::Lock, <L::Lock as Contender>::Held)>,
+    waiters: Vec<JoinHandle<()>>,
 }
 
 impl<L: Locks> InProcess<L> {
     pub(crate) fn boxed(name: &'static str, locks: L) -> Box<dyn Side> {
-        let held = None;
-        Box::new(Self { name, locks, held })
+        Box::new(Self {
+            name,
+            locks,
+            held: None,
+            waiters: Vec::new(),
+        })
     }
 
     async fn work(&mut self, work: Work, place: &Place) -> Vec<u64> {
@@ -135,6 +147,8 @@ impl<L: Locks> InProcess<L> {
                     .await
                     .to_figures()
             }
+            Work::Queue { sessions, waiters } => self.queue(sessions, waiters, place).await,
+            Work::Drain { .. } => self.drain().await,
             Work::Parallel { locks: count } => {
                 let mut apart = Vec::new();
                 for lock in 0..count {
@@ -163,6 +177,33 @@ impl<L: Locks> InProcess<L> {
                 together(contenders, length).await
             }
         }
+    }
+
+    async fn queue(&mut self, sessions: usize, waiters: usize, place: &Place) -> Vec<u64> {
+        let mut lock = self.locks.lock(0, &place.lock, place).await;
+        let held = lock.take().await;
+        self.held = Some((lock, held));
+        for waiter in 0..waiters {
+            let client = waiter % sessions;
+            let mut lock = self.locks.lock(client, &place.lock, place).await;
+            self.waiters.push(tokio::spawn(async move {
+                let held = lock.take().await;
+                lock.give_back(held).await;
+            }));
+        }
+        while self.locks.contenders(place).await <= waiters {
+            sleep(Duration::from_millis(10)).await;
+        }
+        Vec::new()
+    }
+
+    async fn drain(&mut self) -> Vec<u64> {
+        let (mut lock, held) = self.held.take().unwrap();
+        let begun = Instant::now();
+        lock.give_back(held).await;
+        let served = try_join_all(self.waiters.drain(..)).await.unwrap();
+        let served = u64::try_from(served.len()).unwrap();
+        vec![served, nanos(begun.elapsed()), served]
     }
 
     async fn one_each(&mut self, clients: usize, place: &Place) -> Vec<L::Lock> {

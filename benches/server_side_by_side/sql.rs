@@ -86,6 +86,7 @@ impl<C: Connection> Locks for SqlLocks<C> {
     fn does(&self, work: Work) -> bool {
         match work {
             Work::Set { .. } => false,
+            _ if work.is_a_queue() => false,
             Work::ReadWrite { .. } => self.way.readers.is_some(),
             Work::RoundTrip => self.way.measures_round_trips,
             _ => true,

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// |---|---|
 /// | `Uncontended`, `Set` | nanoseconds of each acquire and each release, in turn |
 /// | `RoundTrip`, `Try` | nanoseconds of each attempt |
-/// | `Parallel`, `ReadWrite` | cycles while all took part, nanoseconds of that, all cycles |
+/// | `Parallel`, `ReadWrite`, `Drain` | cycles while all took part, nanoseconds of that, all cycles |
 /// | `Saturated`, `Paced` | see `Contest` |
-/// | `Hold`, `Free` | none |
+/// | `Hold`, `Free`, `Queue` | none |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// One round trip and nothing else.
@@ -30,6 +30,10 @@ pub(crate) enum Work {
     Saturated { sessions: usize },
     /// Sessions that work for [`HOLD`] while they hold the lock, and pause for [`PAUSE`] after it.
     Paced { sessions: usize },
+    /// Lets waiters queue up behind a holder.
+    Queue { sessions: usize, waiters: usize },
+    /// Releases the holder of `Queue`. All waiters then hold the lock in turn.
+    Drain { sessions: usize, waiters: usize },
     /// Contenders of one session that want different locks.
     Parallel { locks: usize },
     /// Tasks of some sessions, so many in each, that read and write under one lock.
@@ -40,6 +44,13 @@ pub(crate) enum Work {
         /// Only this library has its readers share a node, for [`SHARED`].
         shares: bool,
     },
+}
+
+impl Work {
+    /// Whether only some sides do it, on one store.
+    pub(crate) fn is_a_queue(self) -> bool {
+        matches!(self, Self::Queue { .. } | Self::Drain { .. })
+    }
 }
 
 /// For how long readers share a node.
@@ -76,6 +87,8 @@ impl fmt::Display for Order<'_> {
             Work::Free => "free",
             Work::Saturated { .. } => "saturated",
             Work::Paced { .. } => "paced",
+            Work::Queue { .. } => "queue",
+            Work::Drain { .. } => "drain",
             Work::Parallel { .. } => "parallel",
             Work::ReadWrite { .. } => "readwrite",
         };
@@ -87,6 +100,7 @@ impl fmt::Display for Order<'_> {
                 let (hold, pause) = (HOLD.as_millis(), PAUSE.as_millis());
                 write!(f, " {sessions} {hold} {pause}")
             }
+            Work::Queue { sessions, waiters } => write!(f, " {sessions} {waiters}"),
             Work::Parallel { locks } => write!(f, " {locks}"),
             Work::ReadWrite {
                 sessions,
@@ -94,7 +108,12 @@ impl fmt::Display for Order<'_> {
                 write_percent,
                 ..
             } => write!(f, " {sessions} {tasks} {write_percent}"),
-            Work::RoundTrip | Work::Uncontended | Work::Hold | Work::Try | Work::Free => Ok(()),
+            Work::RoundTrip
+            | Work::Uncontended
+            | Work::Hold
+            | Work::Try
+            | Work::Free
+            | Work::Drain { .. } => Ok(()),
         }
     }
 }

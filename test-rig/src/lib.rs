@@ -4,7 +4,7 @@
 //! [`on_every_ensemble!`] on a place of the test's own on a [`shared`] server,
 //! [`on_ensembles_of_their_own!`] on a server of its [`own`]. [`FaultProxy`] breaks connections at
 //! chosen frames. [`CuratorPeer`] runs the recipes of Apache Curator, to contend with ours, and
-//! [`ForeignPeer`] the locks of Go and Python. [`RedisCluster`] fails over and moves slots. [`history`] judges what many processes wrote down,
+//! [`ForeignPeer`] the locks of Go and Python, [`EtcdPeer`] those of etcd's own client. [`RedisCluster`] fails over and moves slots. [`history`] judges what many processes wrote down,
 //! and [`TransactionLog`] is a ZooKeeper server's own record of it.
 
 pub mod history;
@@ -19,6 +19,8 @@ pub use peer::{
     CandidateKind, CuratorPeer, Disorder, ForeignPeer, Grant, GrantKind, Naming, PeerError,
     PeerStat, ReadWriteGrants, ReadWriteMix, RedissonPeer, check_grants,
 };
+#[cfg(unix)]
+pub use peer::{EtcdPeer, EtcdctlPeer};
 pub use proxy::{
     Cut, Direction, Fate, Fault, FaultProxy, Frame, FramePattern, Gate, Injection, Opcode,
 };

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `foreign` | the locks of Go and Python |
 //! | `redisson` | Redisson's locks |
+//! | `etcd` | etcd's own locks, of Go and of `etcdctl` |
 //! | `election` | Curator's leader latch and leader selector |
 //! | `nodes` | nodes, as Curator's client reads and changes them |
 //! | `contention`, `grants` | many Java threads that share a lock, and whether their grants are in order |
@@ -14,6 +15,8 @@
 mod contention;
 mod election;
 mod error;
+#[cfg(unix)]
+mod etcd;
 mod foreign;
 mod grants;
 mod nodes;
@@ -28,6 +31,8 @@ use std::time::{Duration, SystemTime};
 pub use contention::ReadWriteMix;
 pub use election::CandidateKind;
 pub use error::PeerError;
+#[cfg(unix)]
+pub use etcd::{EtcdPeer, EtcdctlPeer};
 pub use foreign::{ForeignPeer, Naming};
 pub use grants::{Disorder, Grant, GrantKind, ReadWriteGrants, check_grants};
 pub use nodes::PeerStat;

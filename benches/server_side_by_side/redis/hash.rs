@@ -94,6 +94,7 @@ impl Locks for HashLocks {
         match work {
             // A hash alone is neither a set nor a pair.
             Work::Set { .. } | Work::ReadWrite { .. } => false,
+            _ if work.is_a_queue() => false,
             Work::RoundTrip => self.waiting == Waiting::Polls,
             _ => true,
         }

@@ -3,7 +3,13 @@
 mod builder;
 mod cluster;
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 pub use builder::EtcdServerBuilder;
 pub use cluster::EtcdCluster;
@@ -12,6 +18,9 @@ use super::command_line;
 use super::daemon::Daemon;
 use super::error::ServerError;
 use super::ports::Port;
+
+/// A server that runs answers in milliseconds.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A real etcd server on loopback, in a process of its own.
 ///
@@ -137,6 +146,36 @@ impl EtcdServer {
             request: words.join(" "),
             answer,
         })
+    }
+
+    /// Adds up all metrics whose lines begin so, as `grpc_server_started_total{grpc_method="Txn"`.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Io`] if it does not answer, as a server with TLS does not.
+    pub async fn metric(&self, name: &str) -> Result<f64, ServerError> {
+        let asked = async {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port())).await?;
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            Ok(answer)
+        };
+        let answer = match timeout(ANSWER_MAX, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        let answer = answer.map_err(ServerError::io("read the server's metrics"))?;
+        let lines = answer.lines().filter(|line| line.starts_with(name));
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(values.sum())
+    }
+
+    /// The program `etcdctl`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn client(&self) -> &Path {
+        &self.client
     }
 
     /// Kills the process as `kill -9` does. Does nothing if it is not running.

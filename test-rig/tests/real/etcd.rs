@@ -85,6 +85,17 @@ async fn paused_server_answers_after_resume_only() -> Outcome {
 }
 
 #[tokio::test]
+async fn requests_are_counted() -> Outcome {
+    const PUTS: &str = "grpc_server_started_total{grpc_method=\"Put\"";
+    let server = EtcdServer::start().await?;
+    let before = server.metric(PUTS).await?;
+    put(&server, "key", "1").await?;
+    put(&server, "key", "2").await?;
+    assert!((server.metric(PUTS).await? - before - 2.0).abs() < 0.1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn wrong_option_is_reported_with_the_log() {
     let server = EtcdServer::builder().setting("no-such-flag", "1");
     let error = server.start().await.unwrap_err();

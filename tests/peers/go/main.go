@@ -2,16 +2,15 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"go-peer/wire"
 )
 
 const connectMax = 15 * time.Second
@@ -20,8 +19,6 @@ type peer struct {
 	mutex   sync.Mutex
 	clients map[string]*zk.Conn
 	locks   map[string]*namedLock
-	threads map[string]chan func()
-	answers sync.Mutex
 }
 
 // namedLock is a lock and its directory.
@@ -31,107 +28,42 @@ type namedLock struct {
 }
 
 func main() {
-	p := &peer{
-		clients: map[string]*zk.Conn{},
-		locks:   map[string]*namedLock{},
-		threads: map[string]chan func(){},
-	}
-	commands := bufio.NewScanner(os.Stdin)
-	for commands.Scan() {
-		p.dispatch(commands.Text())
-	}
-	p.closeAll()
+	wire.Serve(&peer{clients: map[string]*zk.Conn{}, locks: map[string]*namedLock{}})
 }
 
-// dispatch hands the command to its thread. The reader of stdin itself never waits.
-func (p *peer) dispatch(line string) {
-	words := newWords(line)
-	id, thread, verb := words.next(), words.next(), words.next()
-	if verb == "exit" {
-		p.closeAll()
-		p.answer(id, nil, nil)
-		os.Exit(0)
-	}
-	run := func() {
-		values, err := p.perform(verb, words)
-		p.answer(id, values, err)
-	}
-	if thread == "main" {
-		go run()
-		return
-	}
-	queue, known := p.threads[thread]
-	if !known {
-		queue = make(chan func(), 100)
-		p.threads[thread] = queue
-		go func() {
-			for command := range queue {
-				command()
-			}
-		}()
-	}
-	queue <- run
-}
-
-func (p *peer) answer(id string, values []string, err error) {
-	words := []string{id, "ok"}
-	if err != nil {
-		words = []string{id, "error", "error", strings.Join(strings.Fields(err.Error()), " ")}
-		values = nil
-	}
-	for _, value := range values {
-		words = append(words, encode(value))
-	}
-	p.answers.Lock()
-	defer p.answers.Unlock()
-	fmt.Println(strings.Join(words, " "))
-}
-
-func (p *peer) perform(verb string, words *words) (values []string, err error) {
+// Perform carries out a command.
+func (p *peer) Perform(verb string, words *wire.Words) (values []string, err error) {
 	switch verb {
 	case "version":
-		return version()
+		return wire.Version("github.com/go-zookeeper/zk")
 	case "open":
-		return p.open(words.next(), words.next(), words.number())
+		return p.open(words.Next(), words.Next(), words.Number())
 	case "session":
-		client, err := p.client(words.next())
+		client, err := p.client(words.Next())
 		if err != nil {
 			return nil, err
 		}
 		return []string{session(client)}, nil
 	case "close":
-		client, err := p.client(words.next())
+		client, err := p.client(words.Next())
 		if err != nil {
 			return nil, err
 		}
 		client.Close()
 		return nil, nil
 	case "lock":
-		return nil, p.define(words.next(), words.next(), words.next())
+		return nil, p.define(words.Next(), words.Next(), words.Next())
 	case "acquire", "release", "lockpath":
-		return p.own(verb, words.next())
+		return p.own(verb, words.Next())
 	case "contend":
-		client, err := p.client(words.next())
+		client, err := p.client(words.Next())
 		if err != nil {
 			return nil, err
 		}
-		return newContention(client, words.next(), words.next()).run(words.number(), words.number())
+		return newContention(client, words.Next(), words.Next()).run(words.Number(), words.Number())
 	default:
 		return nil, fmt.Errorf("unknown verb: %s", verb)
 	}
-}
-
-// version returns the module's version, as in 1.0.4.
-func version() ([]string, error) {
-	info, known := debug.ReadBuildInfo()
-	if known {
-		for _, module := range info.Deps {
-			if module.Path == "github.com/go-zookeeper/zk" {
-				return []string{strings.TrimPrefix(module.Version, "v")}, nil
-			}
-		}
-	}
-	return nil, fmt.Errorf("the program does not know its modules")
 }
 
 func (p *peer) open(name, connect string, sessionMs int) ([]string, error) {
@@ -203,8 +135,8 @@ func (p *peer) client(name string) (*zk.Conn, error) {
 	return nil, fmt.Errorf("unknown client: %s", name)
 }
 
-// closeAll ends the sessions, so that none outlives its peer.
-func (p *peer) closeAll() {
+// CloseAll ends the sessions, so that none outlives its peer.
+func (p *peer) CloseAll() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for _, client := range p.clients {
