@@ -8,8 +8,8 @@ use std::fs;
 use std::time::Duration;
 
 use lock_recipes::{
-    Acl, Acls, AuthId, DistributedLock, Etcd, FencingToken, InterProcessMutex, LockFactory, MultiLock,
-    Owner, Permission, Redis, ReleaseOutcome, Session, ZooKeeper,
+    Acl, Acls, AuthId, DistributedLock, Etcd, FencingToken, InterProcessMutex, LockFactory,
+    MultiLock, Owner, Permission, Redis, ReleaseOutcome, Session, ZooKeeper,
 };
 
 use crate::guides::{blocks, pages};
