@@ -88,7 +88,7 @@ pub async fn connect(address: &str) -> Result<Session, Error> {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use lock_recipes::SessionOptions;
 ///
-/// // zk://zk1:2181,zk2:2181/app, redis://cache:6379, postgres://db/shop or mysql://db/shop
+/// // zk://zk1:2181,zk2:2181/app, etcd://etcd1/app, redis://cache:6379, postgres://db/shop or mysql://db/shop
 /// let address = std::env::var("LOCKS_URL")?;
 /// let options = SessionOptions::new().application("orders");
 /// let session = lock_recipes::connect_with(&address, options).await?;

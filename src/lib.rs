@@ -1,5 +1,5 @@
-//! Distributed locks for async Rust: on ZooKeeper, shared safely with Apache Curator, on Redis, PostgreSQL, MySQL
-//! and MariaDB.
+//! Distributed locks for async Rust: on ZooKeeper, shared safely with Apache Curator, on etcd, shared with Go's own
+//! locks, on Redis, PostgreSQL, MySQL and MariaDB.
 //!
 //! ```no_run
 //! use lock_recipes::{InterProcessMutex, ZooKeeper};
@@ -39,8 +39,8 @@
 //! - `redis`, `postgres`, `mysql`: locks on Redis, PostgreSQL, and MySQL or MariaDB.
 //! - `testing`: module `testing`, with `MemoryEnsemble` for the tests of your service, and the contract of
 //!   all locks. It brings no client.
-//! - `zookeeper-server`, `redis-server`, `postgres-server`, `mysql-server`: real servers in that module. Each
-//!   turns `testing` and its store on.
+//! - `zookeeper-server`, `etcd-server`, `redis-server`, `postgres-server`, `mysql-server`: real servers in that
+//!   module. Each turns `testing` and its store on.
 //! - `tls`: TLS for the stores that are turned on. It turns none on.
 //! - `sasl-digest-md5`, `sasl-gssapi`: passed through to the ZooKeeper client. Each turns `zookeeper` on.
 //! - `metrics`: counts, waits and holds for the recorder of the [`metrics`] ecosystem that your

@@ -74,6 +74,7 @@ pub(crate) struct Arguments {
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
     /// Servers of ZooKeeper, and the node below which all paths are: host:port,host:port/chroot.
+    /// Or etcd: etcd://user:password@host:port,host:port/prefix, etcds:// over TLS.
     /// Or Redis: redis://user:password@host:port/database?prefix=locks, rediss:// over TLS,
     /// redis+sentinel://host:port,host:port/name, redis+cluster://host:port,host:port, redis+unix:///path.
     /// Or a database: postgres://user:password@host/database, postgres:///database?host=/path of a socket's folder,

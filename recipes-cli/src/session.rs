@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use recipes_core::{ConfigError, ConnectError, Error, Nodes, Session, SessionOptions, Store};
+use recipes_etcd::{Etcd, EtcdBuilder};
 use recipes_redis::{Redis, RedisBuilder};
 use recipes_sql::{MySqlBuilder, PostgresBuilder};
 use recipes_zookeeper::{Acl, Acls, ZooKeeperBuilder};
@@ -33,6 +34,7 @@ pub(crate) enum Purpose<'a> {
 /// A store with its options.
 enum Place {
     ZooKeeper(Box<ZooKeeperBuilder>),
+    Etcd(Box<EtcdBuilder>),
     Redis(Box<RedisBuilder>),
     Postgres(Box<PostgresBuilder>),
     MySql(Box<MySqlBuilder>),
@@ -54,6 +56,7 @@ impl Place {
         }
         // Who creates no nodes leaves nothing in a database.
         let other = match scheme(servers(arguments)?) {
+            Some(scheme) if Etcd::SCHEMES.contains(&scheme) => Self::Etcd(Box::new(options.into())),
             Some(scheme) if Redis::SCHEMES.contains(&scheme) => {
                 Self::Redis(Box::new(options.into()))
             }
@@ -108,6 +111,7 @@ impl Place {
     async fn connect(self, servers: &str) -> Result<Session, Error> {
         match self {
             Self::ZooKeeper(builder) => builder.connect(servers).await,
+            Self::Etcd(builder) => builder.connect(servers).await,
             Self::Redis(builder) => builder.connect(servers).await,
             Self::Postgres(builder) => builder.connect(servers).await,
             Self::MySql(builder) => builder.connect(servers).await,
@@ -117,6 +121,7 @@ impl Place {
     fn store(&self, servers: &str) -> Result<Arc<dyn Store>, ConfigError> {
         match self {
             Self::ZooKeeper(builder) => builder.store(servers),
+            Self::Etcd(builder) => builder.store(servers),
             Self::Redis(builder) => builder.store(servers),
             Self::Postgres(builder) => builder.store(servers),
             Self::MySql(builder) => builder.store(servers),
@@ -165,7 +170,7 @@ pub(crate) fn schema(arguments: &StoreArguments) -> Result<String, Failure> {
     match Place::of(arguments, Purpose::Reads)? {
         Place::Postgres(builder) => Ok(builder.statements(servers)?),
         Place::MySql(builder) => Ok(builder.statements(servers)?),
-        Place::ZooKeeper(_) | Place::Redis(_) => {
+        Place::ZooKeeper(_) | Place::Etcd(_) | Place::Redis(_) => {
             let message =
                 "only a database has a schema: give --connect postgres://... or mysql://...";
             Err(Failure::new(code::USAGE, message))
@@ -174,7 +179,7 @@ pub(crate) fn schema(arguments: &StoreArguments) -> Result<String, Failure> {
 }
 
 fn servers(arguments: &StoreArguments) -> Result<&str, Failure> {
-    let message = "no servers: give --connect host:port, redis://host, postgres://host/database or \
+    let message = "no servers: give --connect host:port, etcd://host, redis://host, postgres://host/database or \
                    mysql://host/database, or set LOCKCTL_CONNECT";
     let servers = arguments.connect.as_deref();
     servers.ok_or_else(|| Failure::new(code::USAGE, message))

@@ -1,8 +1,8 @@
-//! Keeps sessions of `lock-recipes` on servers that run its functions.
+//! Keeps sessions of `lock-recipes` over connections, for every store but ZooKeeper.
 //!
 //! It is for crates of stores, not for users, and changes without notice. Such a store has nodes,
-//! sessions and watches as functions inside its server; this crate has the other end of them, and knows
-//! no client.
+//! sessions and watches inside its server, as functions of ours or of its own; this crate has the other end of
+//! them, and knows no client.
 //!
 //! | file | noun |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Leader election over processes, on ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
+//! Leader election over processes, on ZooKeeper, etcd, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
 //!
 //! A [`LeaderElection`] has one leader at a time, in the order in which candidates came, and a [`Leadership`] tells when
 //! its term is over. A [`LeaderLatch`] campaigns in the background. On ZooKeeper they share an election with Curator's

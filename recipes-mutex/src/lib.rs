@@ -1,4 +1,4 @@
-//! A reentrant mutex over processes, on ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
+//! A reentrant mutex over processes, on ZooKeeper, etcd, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
 //!
 //! [`InterProcessMutex`] is first come, first served, and its holder learns of a lost lock before anybody else gets
 //! it. A [`MutexGuard`] is the proof of holding; its fencing token makes late writes harmless. On ZooKeeper it excludes

@@ -1,4 +1,4 @@
-//! A read/write lock over processes, on ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
+//! A read/write lock over processes, on ZooKeeper, etcd, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
 //!
 //! Any number of readers, or one writer, in the order in which they came: a reader of an
 //! [`InterProcessReadWriteLock`] waits for earlier writers only. A [`WriteGuard`] can be downgraded to a

@@ -1,4 +1,4 @@
-//! A semaphore over processes, on ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
+//! A semaphore over processes, on ZooKeeper, etcd, Redis, PostgreSQL, MySQL or MariaDB: the store is that of the session.
 //!
 //! An [`InterProcessSemaphore`] lets no more than a number of holders in, first come, first served, each with one or
 //! several permits. A [`SemaphorePermit`] is the proof of holding. On ZooKeeper it shares its permits with Curator's

@@ -8,8 +8,8 @@ use std::fs;
 use std::time::Duration;
 
 use lock_recipes::{
-    Acl, Acls, AuthId, DistributedLock, FencingToken, InterProcessMutex, LockFactory, MultiLock,
-    Owner, Permission, Redis, ReleaseOutcome, Session, ZooKeeper,
+    Acl, Acls, AuthId, DistributedLock, Etcd, FencingToken, InterProcessMutex, LockFactory,
+    MultiLock, Owner, Permission, Redis, ReleaseOutcome, Session, ZooKeeper,
 };
 
 use crate::guides::{blocks, pages};
@@ -82,6 +82,14 @@ async fn tls() -> Done {
         .with_pem_ca(&std::fs::read_to_string("ca.pem")?)?
         .with_pem_identity(&std::fs::read_to_string("client.pem")?, &std::fs::read_to_string("client.key")?)?;
     let session = ZooKeeper::builder().tls(tls).connect("zk1:2281,zk2:2281,zk3:2281").await?;
+    session.close().await;
+    Ok(())
+}
+
+#[rustfmt::skip]
+async fn etcd() -> Done {
+    let session = Etcd::connect("etcd://etcd1:2379,etcd2:2379,etcd3:2379/app").await?;
+    let session = lock_recipes::connect(&std::env::var("LOCKS_URL")?).await?;   // etcd://... or another store
     session.close().await;
     Ok(())
 }

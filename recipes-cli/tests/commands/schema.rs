@@ -96,6 +96,7 @@ async fn services_without_the_right_use_the_tables_that_the_client_of_mariadb_ha
 async fn where_no_schema_is_and_what_is_no_name_is_refused() {
     for (url, reason) in [
         ("127.0.0.1:1", "only a database has a schema"),
+        ("etcd://127.0.0.1:1", "only a database has a schema"),
         ("redis://127.0.0.1:1", "only a database has a schema"),
         ("postgres://127.0.0.1:1/shop?schema=a%20b", "a%20b"),
         ("mysql://127.0.0.1:1/shop?prefix=1a", "1a"),

@@ -23,6 +23,7 @@ async fn start(ensemble: &TestEnsemble) -> (String, Session) {
 #[tokio::test]
 async fn store_that_is_down_is_told_with_address_and_cause_and_not_at_every_try() {
     for url in [
+        "etcd://app:secret@127.0.0.1:1",
         "redis://app:secret@127.0.0.1:1",
         "postgres://app:secret@127.0.0.1:1/shop",
         "mysql://app:secret@127.0.0.1:1/shop",
@@ -68,7 +69,7 @@ macro_rules! on_each_store {
     };
 }
 
-on_each_store!(redis: on_redis, postgres: on_postgres, mariadb: on_mariadb; [
+on_each_store!(etcd: on_etcd, redis: on_redis, postgres: on_postgres, mariadb: on_mariadb; [
     command_runs_only_under_the_lock,
     queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock,
     deadlock_is_found,
@@ -194,7 +195,7 @@ async fn what_is_wrong_is_said_in_one_line_and_without_the_password() {
         ),
         (&["ls", "/"][..], 69, "Connection refused"),
     ];
-    let schemes = ["redis", "postgres", "mysql"];
+    let schemes = ["etcd", "redis", "postgres", "mysql"];
     let each = schemes
         .iter()
         .flat_map(|scheme| wrong.map(|wrong| (scheme, wrong)));
