@@ -67,7 +67,7 @@ const SCRIPTS: u64 = 250;
 const COVERING: u64 = 2_000;
 /// Scripts that run at the same time on one server, each with a directory and sessions of its own.
 const SIDE_BY_SIDE: usize = 16;
-/// On a database, where each session has two connections, and some a process for each.
+/// On a database, where each session has two connections, and some a process for each, and on etcd.
 const SIDE_BY_SIDE_DATABASE: usize = 16;
 /// There a script takes ten times as long, so only one of so many runs.
 const ONE_OF_DATABASE: u64 = 4;
@@ -215,7 +215,7 @@ async fn random_scripts_show_the_same_on_etcd() {
     let compared = Compared {
         script: differences_etcd::script,
         never: differences_etcd::never_seen,
-        ..on(start, "on_etcd", (SIDE_BY_SIDE, 1))
+        ..on(start, "on_etcd", DATABASE)
     };
     compare(compared).await;
 }
