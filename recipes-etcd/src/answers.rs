@@ -213,9 +213,7 @@ impl Reading<'_> {
     fn names(&mut self, path: &str) -> Result<Option<Vec<String>>, CallError> {
         let (below, kvs) = (self.keys.below(path), self.whole_range()?);
         let names = kvs.iter().filter_map(|kv| name(&below, kv));
-        let mut names: Vec<_> = names.collect();
-        // Several keys in one directory further down are one name. Keys come in their order.
-        names.dedup();
+        let names = once(names.collect());
         Ok((!names.is_empty() || path == "/").then_some(names))
     }
 
@@ -239,7 +237,7 @@ impl Reading<'_> {
             }
             names.push(name);
         }
-        names.dedup();
+        let names = once(names);
         queue.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let own = queue
             .iter()
@@ -286,6 +284,14 @@ impl Reading<'_> {
         }
         Ok(found)
     }
+}
+
+/// Several keys in one directory further down are one name, and so are a node and what is below it. Other keys come
+/// between these: `d`, `d-b`, `d/e`.
+fn once(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn name(below: &str, kv: &KeyValue) -> Option<String> {

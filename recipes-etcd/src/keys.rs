@@ -50,10 +50,10 @@ impl Keys {
 
     /// The key of a node. The prefix and the path have no slash between them but the path's.
     pub(crate) fn node(&self, path: &str) -> NodeKey {
-        let (rest, revision) = numbered(path).unwrap_or((path, None));
+        let (rest, made_at) = numbered(path).unzip();
         NodeKey {
-            key: format!("{}{rest}", self.prefix),
-            made_at: revision,
+            key: format!("{}{}", self.prefix, rest.unwrap_or(path)),
+            made_at,
         }
     }
 
@@ -121,17 +121,19 @@ fn name_of(key: &str, lease: i64, create_revision: i64) -> String {
 }
 
 /// A path without the number that its key does not have.
-fn numbered(path: &str) -> Option<(&str, Option<i64>)> {
+fn numbered(path: &str) -> Option<(&str, i64)> {
     let (rest, digits) = path.split_at_checked(path.len().checked_sub(REVISION_DIGITS)?)?;
     if !digits.bytes().all(|it| it.is_ascii_digit()) {
         return None;
     }
+    // 0 is the revision of what is not there.
+    let revision = digits.parse().ok().filter(|it| *it > 0)?;
     let (_, name) = rest.rsplit_once('/')?;
     let key = match name.starts_with(OURS) {
         true => rest,
         false => rest.strip_suffix(MUTEX)?,
     };
-    Some((key, digits.parse().ok()))
+    Some((key, revision))
 }
 
 #[cfg(test)]
@@ -194,12 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_end_in_digits_are_not_numbered() {
+    fn what_ends_in_digits_that_are_no_revision_is_not_numbered() {
         let keys = Keys::new("");
         for path in [
             "/orders/0000000000000000057",
             "/orders/x0000000000000000057",
             "/4711",
+            "/orders/_c_1-lock-0000000000000000000",
+            "/orders/_c_1-lock-9999999999999999999",
         ] {
             assert_eq!(keys.node(path).key, path);
         }

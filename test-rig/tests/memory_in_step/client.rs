@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join};
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-use recipes_core::{Connection, EndReason, NodeWatch, Nodes};
+use recipes_core::{Connection, EndReason, NewNode, NodeMode, NodeWatch, Nodes};
 use recipes_zookeeper::Acl;
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
@@ -21,6 +21,8 @@ use crate::seen::{Answer, Heard};
 
 /// An awaited event that takes longer never happens.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// An event that comes later is missing.
+const EVENTS_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Note {
@@ -99,6 +101,8 @@ pub(crate) struct Client {
     requests_made: usize,
     watches: BTreeMap<usize, (Place, NodeWatch)>,
     notes: Arc<Notes>,
+    /// Heard, and not yet asked for.
+    early: Vec<Heard>,
 }
 
 impl Client {
@@ -116,6 +120,7 @@ impl Client {
             requests_made: 0,
             watches: BTreeMap::new(),
             notes: Arc::default(),
+            early: Vec::new(),
         }
     }
 
@@ -201,7 +206,7 @@ impl Client {
 
     /// Everything that was received since the last call.
     pub(crate) fn heard(&mut self) -> Vec<Heard> {
-        let mut heard = Vec::new();
+        let mut heard = mem::take(&mut self.early);
         let notes = mem::take(&mut *self.notes.notes.lock().unwrap());
         for note in notes {
             match note {
@@ -240,6 +245,42 @@ impl Client {
             let asked = join(nodes.read(directory), nodes.sync(directory));
             timeout(PATIENCE, asked).await.ok();
         }
+    }
+
+    /// Waits until so many events were heard: on etcd no reply says that all have come.
+    pub(crate) async fn until_heard(&mut self, events: usize) {
+        let heard = async {
+            loop {
+                self.early = self.heard();
+                let heard = self.early.iter().filter(|it| **it != Heard::Reply);
+                if heard.count() >= events {
+                    return;
+                }
+                self.notes.woken.notified().await;
+            }
+        };
+        // Missing ones show up.
+        timeout(EVENTS_MAX, heard).await.unwrap_or_default();
+    }
+
+    /// Waits for everything that may still be on its way: an event of this session's own comes after it.
+    pub(crate) async fn hear_all(&mut self, directory: &str) {
+        let Some(nodes) = self.nodes.clone().filter(|_| self.is_live() && !self.cut) else {
+            return;
+        };
+        let last = async {
+            let path = format!("{directory}/last-{:x}", self.id);
+            let node = NewNode {
+                path: path.clone(),
+                data: Arc::from([]),
+                mode: NodeMode::Persistent,
+            };
+            nodes.create(&node).await.ok()?;
+            let (_, _, event) = nodes.watch(&path).await.ok()??;
+            nodes.delete(&path).await.ok()?;
+            Some(event.await)
+        };
+        timeout(PATIENCE, last).await.unwrap_or_default();
     }
 
     /// Waits until the client knows that its connection is in such a state, or that its session has

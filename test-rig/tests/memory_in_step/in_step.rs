@@ -6,7 +6,9 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::differences;
+use crate::differences_etcd;
 use crate::differences_served;
+use crate::numbers;
 use crate::renaming::Renaming;
 use crate::script::{Script, Step};
 use crate::seen::{Leaf, Seen};
@@ -53,12 +55,20 @@ pub(crate) async fn run(
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     // Below another node, because nodes next to it are created, too.
     let top = format!("/run-{}", RUNS.fetch_add(1, Ordering::Relaxed));
-    let mut memory = Stage::set(world.double(), &top).await;
-    let mut real = Stage::set(world.clone(), &top).await;
-    let mut renaming = Renaming::new(world.is_served());
+    let is_etcd = world.is_etcd();
+    let directories: &[&str] = match is_etcd {
+        true => &differences_etcd::DIRECTORIES,
+        false => &[],
+    };
+    let mut memory = Stage::set(world.double(), &top, directories).await;
+    let mut real = Stage::set(world.clone(), &top, directories).await;
+    let mut renaming = Renaming::new(world.is_served(), is_etcd);
     for (number, step) in script.steps.iter().enumerate() {
         let in_memory = memory.take(script, step).await;
-        let on_server = real.take(script, step).await;
+        let on_server = match is_etcd {
+            true => real.take_as(script, step, &in_memory).await,
+            false => real.take(script, step).await,
+        };
         for (number, id) in memory.sessions() {
             let real = real.sessions().get(&number).copied();
             renaming.session(id, real.unwrap_or_default());
@@ -67,7 +77,18 @@ pub(crate) async fn run(
         compare(&mut renaming, world, step, in_memory, on_server)
             .map_err(|(memory, real)| Difference::new(Some(number), &memory, &real))?;
     }
-    compare_trees(&mut renaming, memory.tree().await, real.tree().await)
+    if is_etcd {
+        let late = real.late().await;
+        if !late.is_empty() {
+            return Err(Difference::new(None, &"nothing more is heard", &late));
+        }
+    }
+    let leaves = (memory.tree().await, real.tree().await);
+    compare_trees(
+        &mut renaming,
+        numbers::leaves(leaves.0),
+        numbers::leaves(leaves.1),
+    )
 }
 
 type SeenByAll = BTreeMap<usize, Seen>;
@@ -98,11 +119,18 @@ fn without(world: &World, step: &Step, (memory, real): (Seen, Seen)) -> (Seen, S
     match world {
         World::Served(served) => {
             let (memory, real) = differences_served::without_first(memory, real);
-            let (memory, real) = match served.is_database() {
+            let (memory, real) = match served.tells_apart() {
                 true => differences_served::without_order(step, memory, real),
                 false => (memory, real),
             };
-            differences_served::without(step, memory, real)
+            let (memory, real) = differences_served::without(step, memory, real);
+            match served.is_etcd() {
+                true => (
+                    differences_etcd::without(memory),
+                    differences_etcd::without(real),
+                ),
+                false => (memory, real),
+            }
         }
         World::Memory(_) | World::Real(_) => (
             differences::without(step, memory),

@@ -5,13 +5,13 @@
 //! transactions, several requests sent together, and sessions that are opened, closed, expired, cut
 //! off and reconnected. After each step the replies, the refusals, the stats and the order of each
 //! session's events must be the same in both worlds. In the end the nodes must be the same. Only
-//! `differences` lists what may differ, and `differences_served` what may differ there.
+//! `differences` lists what may differ, and `differences_served` and `differences_etcd` what may differ there.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `script`, `generator`, `guess`, `random` | what is done, from a seed |
 //! | `client`, `gate`, `stage`, `world`, `served` | who does it, and where |
-//! | `seen`, `renaming`, `differences`, `differences_served` | what is seen, and when it is the same |
+//! | `seen`, `renaming`, `numbers`, `differences`, `differences_served`, `differences_etcd` | what is seen, and when it is the same |
 //! | `in_step`, `shrink`, `tally` | the comparison; what is left of a script that fails; what was covered |
 //!
 //! ```sh
@@ -30,11 +30,13 @@
 
 mod client;
 mod differences;
+mod differences_etcd;
 mod differences_served;
 mod gate;
 mod generator;
 mod guess;
 mod in_step;
+mod numbers;
 mod random;
 mod renaming;
 mod script;
@@ -50,7 +52,9 @@ use std::ops::Range;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use test_rig::{MariaDbServer, PostgresServer, RedisServer, TestEnsemble, ZooKeeperServer};
+use test_rig::{
+    EtcdServer, MariaDbServer, PostgresServer, RedisServer, TestEnsemble, ZooKeeperServer,
+};
 
 use crate::in_step::{Difference, run};
 use crate::script::Script;
@@ -63,7 +67,7 @@ const SCRIPTS: u64 = 250;
 const COVERING: u64 = 2_000;
 /// Scripts that run at the same time on one server, each with a directory and sessions of its own.
 const SIDE_BY_SIDE: usize = 16;
-/// On a database, where each session has two connections, and some a process for each.
+/// On a database, where each session has two connections, and some a process for each, and on etcd.
 const SIDE_BY_SIDE_DATABASE: usize = 16;
 /// There a script takes ten times as long, so only one of so many runs.
 const ONE_OF_DATABASE: u64 = 4;
@@ -197,6 +201,23 @@ async fn random_scripts_show_the_same_on_redis() {
         world.map(World::Served).boxed()
     };
     compare(on(start, "on_redis", (SIDE_BY_SIDE, 1))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_scripts_show_the_same_on_etcd() {
+    let start = || {
+        // No script restarts the server, so nothing has to be kept.
+        let server = EtcdServer::builder().setting("unsafe-no-fsync", "true");
+        let world =
+            async { Served::on(TestEnsemble::Etcd(server.start().await.unwrap().into())).await };
+        world.map(World::Served).boxed()
+    };
+    let compared = Compared {
+        script: differences_etcd::script,
+        never: differences_etcd::never_seen,
+        ..on(start, "on_etcd", DATABASE)
+    };
+    compare(compared).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -159,6 +159,13 @@ pub(crate) struct Seen {
     pub(crate) ended: Option<EndReason>,
 }
 
+impl Seen {
+    pub(crate) fn events(&self) -> usize {
+        let events = self.heard.iter();
+        events.filter(|it| **it != Heard::Reply).count()
+    }
+}
+
 /// A node of the final tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {

@@ -29,9 +29,14 @@ impl Served {
         }
     }
 
-    /// Whether it is a database, whose sessions look for news.
-    pub(crate) fn is_database(&self) -> bool {
+    /// Whether events have no order among replies: on a database, whose sessions look for news, and on etcd, where
+    /// they are another stream.
+    pub(crate) fn tells_apart(&self) -> bool {
         !matches!(*self.ensemble, TestEnsemble::Redis(_))
+    }
+
+    pub(crate) fn is_etcd(&self) -> bool {
+        matches!(*self.ensemble, TestEnsemble::Etcd(_))
     }
 
     pub(crate) async fn create(&self, directory: &str) {

@@ -1,12 +1,12 @@
 //! A script's own directory in one world, and its sessions there.
 
 use std::collections::BTreeMap;
-use std::slice;
 
 use futures::future::join_all;
 use recipes_core::Connection;
 
 use crate::client::Client;
+use crate::numbers::{self, Numbers};
 use crate::script::{Script, Step};
 use crate::seen::{Answer, Heard, Leaf, Seen};
 use crate::world::World;
@@ -16,14 +16,19 @@ pub(crate) struct Stage {
     top: String,
     directory: String,
     clients: BTreeMap<usize, Client>,
+    numbers: Numbers,
 }
 
 impl Stage {
-    pub(crate) async fn set(world: World, top: &str) -> Self {
+    pub(crate) async fn set(world: World, top: &str, directories: &[&str]) -> Self {
         let directory = format!("{top}/directory");
         world.create(top).await;
         world.create(&directory).await;
+        for below in directories {
+            world.create(&format!("{directory}{below}")).await;
+        }
         Self {
+            numbers: Numbers::new(world.is_etcd()),
             world,
             top: top.to_owned(),
             directory,
@@ -45,6 +50,16 @@ impl Stage {
 
     /// Takes one step, and returns what each session saw of it.
     pub(crate) async fn take(&mut self, script: &Script, step: &Step) -> BTreeMap<usize, Seen> {
+        self.take_as(script, step, &BTreeMap::new()).await
+    }
+
+    /// As [`take`](Self::take), and waits until each session has heard of as many events as there.
+    pub(crate) async fn take_as(
+        &mut self,
+        script: &Script,
+        step: &Step,
+        there: &BTreeMap<usize, Seen>,
+    ) -> BTreeMap<usize, Seen> {
         let before: BTreeMap<usize, (usize, bool)> = self
             .clients
             .iter()
@@ -60,6 +75,10 @@ impl Stage {
             let listening = self.clients.values().filter(|it| it.is_watching());
             join_all(listening.map(|it| it.hear_out(&self.directory))).await;
         }
+        for (number, client) in &mut self.clients {
+            let events = there.get(number).map_or(0, Seen::events);
+            client.until_heard(events).await;
+        }
         let mut seen = BTreeMap::new();
         for (number, client) in &mut self.clients {
             let (requests_before, over) = before.get(number).copied().unwrap_or_default();
@@ -70,13 +89,26 @@ impl Stage {
             }
             let seen: &mut Seen = seen.entry(*number).or_default();
             seen.heard = heard;
+            numbers::heard(seen);
             seen.requests_before = requests_before;
             seen.ended = client.ended.filter(|_| !over);
         }
         if let Some(seen) = seen.get_mut(&step.session()) {
             seen.answers = answers;
+            self.numbers.learn(&mut seen.answers);
         }
         seen
+    }
+
+    /// What sessions hear after the last step.
+    pub(crate) async fn late(&mut self) -> Vec<Heard> {
+        let mut late = Vec::new();
+        for client in self.clients.values_mut() {
+            client.hear_all(&self.directory).await;
+            late.extend(client.heard());
+        }
+        late.retain(|it| *it != Heard::Reply);
+        late
     }
 
     async fn carry_out(&mut self, script: &Script, step: &Step) -> Vec<Answer> {
@@ -98,13 +130,14 @@ impl Stage {
         let (live, was_cut) = (client.is_live(), client.cut);
         match step {
             Step::Ask { requests, .. } if client.nodes.is_some() => {
-                client.send(requests, &self.directory);
+                let requests = requests.iter().map(|it| self.numbers.resolve(it));
+                client.send(&requests.collect::<Vec<_>>(), &self.directory);
                 if !was_cut {
                     return client.answers().await;
                 }
             }
             Step::Forget { request, .. } if live => {
-                client.send(slice::from_ref(request), &self.directory);
+                client.send(&[self.numbers.resolve(request)], &self.directory);
                 client.forget_last();
             }
             Step::Unwatch { .. } => client.unwatch(),

@@ -66,6 +66,10 @@ impl World {
         matches!(self, Self::Served(_))
     }
 
+    pub(crate) fn is_etcd(&self) -> bool {
+        matches!(self, Self::Served(served) if served.is_etcd())
+    }
+
     /// The double that is compared with this world.
     pub(crate) fn double(&self) -> Self {
         // As newer ZooKeeper servers and ours do; the oldest server does not.
