@@ -39,25 +39,38 @@ impl Rung {
 pub(crate) struct Covered {
     /// Who deletes or changes a node from now on rings, if it has a watch up to this number.
     up_to: u64,
+    /// As `up_to`: own nodes that were created together with these watches. Nobody saw the one without the other.
+    created: Vec<u64>,
     /// So many changes of the session itself, for which nobody rings, a look has shown.
     changes: u64,
 }
 
 impl Covered {
+    /// Own nodes were created with these watches.
+    pub(crate) fn created(&mut self, numbers: Vec<u64>) {
+        self.created.extend(numbers);
+    }
+
     /// A look is over at these watches, which began after so many changes of the session's own were answered.
     /// `is_still`: all watches were looked at, and nobody was changing an own node.
     pub(crate) fn looked(&mut self, watched: &[Rewatch], is_still: bool, changes: u64) {
         self.changes = changes;
-        if let (true, Some(last)) = (is_still, watched.last()) {
+        let Some(last) = watched.last() else {
+            return;
+        };
+        if is_still {
             self.up_to = last.number;
         }
+        let is_needed = |it: &u64| *it > last.number || !is_still && watched.iter().any(|own| own.number == *it);
+        self.created.retain(is_needed);
     }
 
     /// Whether the loss of each watched node of session `id` would have been rung or was told, up to now. The
     /// session has sent so many changes of its own.
     pub(crate) fn is_whole(&self, watched: &[Rewatch], id: i64, sent: u64) -> bool {
         let mut own = watched.iter().filter(|it| it.seen.owner == id);
-        self.changes == sent && own.all(|it| it.number <= self.up_to)
+        let is_covered = |it: &u64| *it <= self.up_to || self.created.contains(it);
+        self.changes == sent && own.all(|it| is_covered(&it.number))
     }
 }
 

