@@ -61,7 +61,9 @@ impl Covered {
         if is_still {
             self.up_to = last.number;
         }
-        let is_needed = |it: &u64| *it > last.number || !is_still && watched.iter().any(|own| own.number == *it);
+        let is_needed = |it: &u64| {
+            *it > last.number || !is_still && watched.iter().any(|own| own.number == *it)
+        };
         self.created.retain(is_needed);
     }
 
@@ -155,6 +157,26 @@ mod tests {
         covered.looked(&[watch(5, 7)], true, 0);
         assert!(covered.is_whole(&[watch(5, 7), watch(6, 8)], 7, 0));
         assert!(!covered.is_whole(&[watch(5, 7), watch(6, 7)], 7, 0));
+    }
+
+    #[test]
+    fn own_node_that_was_created_with_its_watch_is_covered_until_a_look_covers_it() {
+        let mut covered = Covered::default();
+        let watched = [watch(5, 7), watch(6, 8), watch(9, 7)];
+        covered.created(vec![5]);
+        assert!(covered.is_whole(&watched[..2], 7, 0));
+        assert!(!covered.is_whole(&watched, 7, 0), "9 was set later");
+        covered.looked(&watched[..2], false, 0);
+        assert!(covered.is_whole(&watched[..2], 7, 0));
+        // Its answer was not read yet when the look began.
+        covered.created(vec![9]);
+        covered.looked(&watched[..2], true, 0);
+        assert!(covered.is_whole(&watched, 7, 0));
+        covered.looked(&watched, true, 0);
+        assert!(covered.created.is_empty(), "they are not kept for ever");
+        covered.created(vec![11]);
+        covered.looked(&[watch(12, 8)], false, 0);
+        assert!(covered.created.is_empty(), "nobody watches it any more");
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::side::{InProcess, Lock, Locks, Side};
 use crate::sql::Connection;
 use crate::work::{Place, Work};
 
-const NAME: &str = "least by NOTIFY";
+/// The heading of its column.
+pub(super) const LEAST: &str = "least by NOTIFY";
 
 /// With a key as that of a node of a lock.
 pub(super) const SCHEMA: &str = "\
@@ -32,7 +33,7 @@ WITH gone AS (DELETE FROM least WHERE dir = '/bench/lock' AND name = $1 RETURNIN
 SELECT pg_notify('least_' || $2, '') FROM gone WHERE $2 <> ''";
 
 pub(super) fn side() -> Box<dyn Side> {
-    InProcess::boxed(NAME, Least::default())
+    InProcess::boxed(LEAST, Least::default())
 }
 
 #[derive(Default)]
@@ -76,7 +77,7 @@ impl Locks for Least {
     type Lock = Turn;
 
     fn does(&self, work: Work) -> bool {
-        matches!(work, Work::Paced { .. })
+        matches!(work, Work::Paced { .. } | Work::Saturated { .. })
     }
 
     async fn lock(&mut self, client: usize, _name: &str, place: &Place) -> Turn {

@@ -155,7 +155,9 @@ impl Lines {
             match &step {
                 Ok(Some(_)) => {
                     let told = NodeEvent::Deleted;
-                    self.shared.watches.fire(session.connection, path, watch, told);
+                    self.shared
+                        .watches
+                        .fire(session.connection, path, watch, told);
                     self.bell.told();
                 }
                 Ok(None) | Err(Failed::Again(_) | Failed::Otherwise(CallError::NotNow(_))) => {
