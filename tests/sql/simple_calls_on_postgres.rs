@@ -23,7 +23,7 @@ fn look(Caller { id, name }: &Caller, node: u64) -> String {
 
 fn leave(Caller { id, name }: &Caller, node: u64) -> String {
     let node = path(node);
-    format!("SELECT lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/d', '{node}')::text")
+    format!("SELECT lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/', 'd', '/d', '{node}')::text")
 }
 
 /// The name of a node.

@@ -46,7 +46,15 @@ const LOOK: [Type; 6] = [
     Type::INT8,
 ];
 /// The types of the parameters of `leave`.
-const LEAVE: [Type; 5] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT];
+const LEAVE: [Type; 7] = [
+    Type::TEXT,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+];
 
 /// The statements.
 pub(super) struct Calls {

@@ -138,7 +138,7 @@ END $$;
 -- It rings the other sessions that watched it. They hear whether anything was ahead of the node: if nothing was, whoever
 -- comes right behind it need not look for that.
 CREATE OR REPLACE FUNCTION @schema@.leave(
-  known_as text, me bigint, timeout bigint, dir text, name text
+  known_as text, me bigint, timeout bigint, up_dir text, up_name text, dir text, name text
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -163,18 +163,18 @@ BEGIN
     WITH gone AS (
       DELETE FROM @schema@.watches w WHERE w.ctid = ANY (ARRAY(
         SELECT o.ctid FROM @schema@.watches o WHERE o.dir = dir AND o.name = name FOR UPDATE SKIP LOCKED
-      )) RETURNING w.session, w.number
-    ), ahead AS MATERIALIZED (
-      -- All that was created before the node was there before it, and comes back no more. Without a number of the
-      -- store's it is not known what is ahead of it.
-      SELECT CASE WHEN place > 0 AND NOT EXISTS (
-        SELECT FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq < place AND n.seq >= (
-          SELECT t.low FROM @schema@.counts t
-            WHERE t.dir = @schema@.parent_of(dir) AND t.name = @schema@.name_of(dir) ORDER BY t.p DESC LIMIT 1)
-      ) THEN 'F' ELSE 'D' END AS what
+      )) RETURNING w.session, w.number,
+        -- No join: a plan for few sessions would look through all.
+        (SELECT s.name FROM @schema@.sessions s WHERE s.id = w.session) AS called,
+        -- What has a number ahead of this one was there before it. Without a number of the store's it is not known
+        -- what is ahead of it.
+        CASE WHEN place > 0 AND NOT EXISTS (
+          SELECT FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq < place AND n.seq >= (
+            SELECT t.low FROM @schema@.counts t WHERE t.dir = up_dir AND t.name = up_name ORDER BY t.p DESC LIMIT 1)
+        ) THEN 'F' ELSE 'D' END AS what
     )
-    SELECT count(pg_notify('lock_recipes_' || g.session, @schema@.deletion(s.name, a.what, g.number))) INTO rung
-      FROM gone g CROSS JOIN ahead a LEFT JOIN @schema@.sessions s ON s.id = g.session WHERE g.session <> me;
+    SELECT count(pg_notify('lock_recipes_' || g.session, @schema@.deletion(g.called, g.what, g.number))) INTO rung
+      FROM gone g WHERE g.session <> me;
   END IF;
   RETURN step;
 END $$;

@@ -142,7 +142,16 @@ impl Lines {
 
     async fn leave(&self, session: &Session, path: &str) -> Result<Option<Answers>, Failed> {
         let (dir, node) = split(path);
-        let said: [Parameter<'_>; 5] = [&session.name, &session.id, &session.timeout, &dir, &node];
+        let (up_dir, up_name) = split(dir);
+        let said: [Parameter<'_>; 7] = [
+            &session.name,
+            &session.id,
+            &session.timeout,
+            &up_dir,
+            &up_name,
+            &dir,
+            &node,
+        ];
         // Nobody rings its own session. Who acquired without a wait does not watch its node.
         let watch = self.shared.watches.last_on(path);
         if watch.is_some() {
