@@ -1,5 +1,7 @@
 //! What the server's rings tell before anybody looks, and the order in which news are told.
 
+use std::collections::BTreeSet;
+
 use recipes_core::NodeEvent;
 use recipes_keeper::Rewatch;
 
@@ -40,7 +42,7 @@ pub(crate) struct Covered {
     /// Who deletes or changes a node from now on rings, if it has a watch up to this number.
     up_to: u64,
     /// As `up_to`: own nodes that were created together with these watches. Nobody saw the one without the other.
-    created: Vec<u64>,
+    created: BTreeSet<u64>,
     /// So many changes of the session itself, for which nobody rings, a look has shown.
     changes: u64,
 }
@@ -61,9 +63,8 @@ impl Covered {
         if is_still {
             self.up_to = last.number;
         }
-        let is_needed = |it: &u64| {
-            *it > last.number || !is_still && watched.iter().any(|own| own.number == *it)
-        };
+        let is_watched = |it: &u64| watched.binary_search_by_key(it, |own| own.number).is_ok();
+        let is_needed = |it: &u64| *it > last.number || *it > self.up_to && is_watched(it);
         self.created.retain(is_needed);
     }
 
