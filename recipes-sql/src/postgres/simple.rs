@@ -161,25 +161,30 @@ impl Lines {
         let step = row.and_then(|row| row.try_get::<_, Option<i64>>(0));
         let step = step.map_err(failed);
         if let Some(watch) = watch {
-            match &step {
-                Ok(Some(_)) => {
-                    let told = NodeEvent::Deleted;
-                    self.shared
-                        .watches
-                        .fire(session.connection, path, watch, told);
-                    self.bell.told();
-                }
-                Ok(None) | Err(Failed::Again(_) | Failed::Otherwise(CallError::NotNow(_))) => {
-                    self.bell.told();
-                }
-                Err(Failed::Otherwise(_)) => self.bell.changed(false),
-            }
+            self.told(session, path, watch, &step);
         }
         let step = step?;
         Ok(step.map(|step| Answers {
             outcomes: vec![Ok(Said::Multi(vec![NodeOpDone::Deleted]))],
             step: Some(duration(step)),
         }))
+    }
+
+    /// A node is deleted on which the session has a watch, up to this number, or nothing was done.
+    fn told(&self, session: &Session, path: &str, watch: u64, done: &Result<Option<i64>, Failed>) {
+        let is_known = match done {
+            Ok(Some(_)) => {
+                let watches = &self.shared.watches;
+                watches.fire(session.connection, path, watch, NodeEvent::Deleted);
+                true
+            }
+            Ok(None) | Err(Failed::Again(_)) => true,
+            Err(Failed::Otherwise(error)) => matches!(error, CallError::NotNow(_)),
+        };
+        match is_known {
+            true => self.bell.told(),
+            false => self.bell.changed(false),
+        }
     }
 }
 
