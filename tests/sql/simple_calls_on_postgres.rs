@@ -267,8 +267,9 @@ async fn release_does_not_wait_for_a_watch_that_is_being_removed() {
         two.id
     );
     own.batch_execute(&unwatch).await.unwrap();
+    let release = leave(&one, 0);
     tokio::select! {
-        released = stage.answer(&leave(&one, 0)) => assert!(released.is_some()),
+        released = stage.answer(&release) => assert!(released.is_some()),
         () = until(&stage.server, WAITS_FOR_A_LOCK) => panic!("it waits"),
     }
     client.batch_execute("SELECT 1").await.unwrap();
