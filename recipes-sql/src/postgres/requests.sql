@@ -219,13 +219,13 @@ BEGIN
         IF known_as IS NULL AND refused = '' THEN touched := touched || words[at + 3]; END IF;
       END IF;
       -- Rings whoever else watches it, at the commit. See `leave`.
-      WITH watched AS (
-        SELECT w.ctid, w.session, w.number, (SELECT s.name FROM @schema@.sessions s WHERE s.id = w.session) AS called
-          FROM @schema@.watches w
-          WHERE w.dir = words[at + 3] AND w.name = words[at + 4] AND w.session <> me AND refused = ''
-          FOR UPDATE SKIP LOCKED
-      ), gone AS (
-        DELETE FROM @schema@.watches w USING watched o WHERE w.ctid = o.ctid RETURNING o.session, o.number, o.called
+      WITH gone AS (
+        DELETE FROM @schema@.watches w WHERE w.ctid = ANY (ARRAY(
+          SELECT o.ctid FROM @schema@.watches o
+            WHERE o.dir = words[at + 3] AND o.name = words[at + 4] AND o.session <> me AND refused = ''
+            FOR UPDATE SKIP LOCKED
+        )) RETURNING w.session, w.number,
+          (SELECT s.name FROM @schema@.sessions s WHERE s.id = w.session) AS called
       )
       SELECT count(pg_notify('lock_recipes_' || g.session, @schema@.deletion(g.called, 'D', g.number))) INTO count
         FROM gone g;
