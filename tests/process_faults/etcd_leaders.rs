@@ -219,3 +219,56 @@ async fn holder_by_a_leader_that_is_halted_is_told_before_the_next_grant() {
 async fn holder_by_a_leader_whose_clock_is_slow_is_told_before_the_next_grant() {
     holder_is_told_first(Trouble::Slow).await;
 }
+
+/// What has become of a lock whose lease another leader had prolonged when the old one came back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    Kept,
+    /// So many seconds before the next grant.
+    Told(f64),
+}
+
+/// A leader stands still for longer than a lease lives, and comes back. By its own clock all leases are over, for
+/// the moment until it knows that it leads no more.
+async fn come_back() -> After {
+    let session_timeout = 2 * SESSION_TIMEOUT;
+    let cluster = start().await;
+    let leader = cluster.leader().await.unwrap();
+    let others = url_of_others(&cluster, leader);
+    let holding = connect(&others, session_timeout).await;
+    let waiting = connect(&others, 2 * LONG).await;
+    let held = mutex(&holding).acquire().await.unwrap();
+    let mut next = waiter(&waiting);
+    await_queue_of(&waiting, 2).await;
+    let told = tokio::spawn({
+        let lost = held.lost();
+        async move { (lost.await, monotonic_now()).1 }
+    });
+    cluster.server(leader).pause().unwrap();
+    sleep(session_timeout * 5 / 3).await;
+    assert!(held.is_valid(), "the holder goes to the other leader");
+    cluster.server(leader).resume().unwrap();
+    match timeout(session_timeout / 2, &mut next).await {
+        Ok(granted) => {
+            let (granted_at, granted) = granted.unwrap();
+            let told_at = timeout(PATIENCE, told).await.unwrap().unwrap();
+            assert!(granted.fencing_token() > held.fencing_token());
+            After::Told(seconds(told_at, granted_at))
+        }
+        Err(_) => {
+            held.verify().await.unwrap();
+            next.abort();
+            After::Kept
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leader_that_comes_back_ends_no_session_of_the_next() {
+    let runs = stream::iter(0..rounds())
+        .map(|_| tokio::spawn(come_back()))
+        .buffer_unordered(ABREAST);
+    let runs: Vec<After> = runs.map(Result::unwrap).collect().await;
+    println!("leaders that came back: {runs:?}");
+    assert!(runs.iter().all(|it| *it == After::Kept), "{runs:?}");
+}
