@@ -20,9 +20,9 @@ use crate::{LONG, mutex, waiter};
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// Runs at the same time. They mostly wait.
 const ABREAST: usize = 3;
-/// A process that runs for the second of these, and again for as long after the first, gets about one tick of its
-/// clock each time: it takes some seven seconds for a tenth of that to pass.
-const SLOW: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(30)];
+/// A process that stands still for the first of these, and then runs for the second, gets one or two ticks of its
+/// clock each time: until it steps down, ten to twenty of them pass.
+const SLOW: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(60)];
 
 fn rounds() -> usize {
     asked_for("ETCD_ROUNDS", 2)
@@ -57,6 +57,16 @@ enum Trouble {
     Halted,
     /// It is cut off, and its process hardly runs.
     Slow,
+}
+
+impl Trouble {
+    /// A slow one answers a keep-alive within a quarter of this.
+    fn session_timeout(self) -> Duration {
+        match self {
+            Self::CutOff | Self::Halted => SESSION_TIMEOUT,
+            Self::Slow => 2 * SESSION_TIMEOUT,
+        }
+    }
 }
 
 /// The results of a run. All times are monotonic.
@@ -115,7 +125,7 @@ async fn depose(trouble: Trouble) -> Option<Run> {
     let cluster = start().await;
     let leader = cluster.leader().await.unwrap();
     let old = cluster.server(leader);
-    let holding = connect(&old.url(), SESSION_TIMEOUT).await;
+    let holding = connect(&old.url(), trouble.session_timeout()).await;
     let waiting = connect(&url_of_others(&cluster, leader), LONG).await;
     let held = Arc::new(mutex(&holding).acquire().await.unwrap());
     let mut next = waiter(&waiting);
