@@ -22,7 +22,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 const ABREAST: usize = 3;
 /// A process that stands still for the first of these, and then runs for the second, gets one or two ticks of its
 /// clock each time: until it steps down, ten to twenty of them pass.
-const SLOW: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(60)];
+const SLOW: [Duration; 2] = [Duration::from_millis(1_300), Duration::from_millis(40)];
 
 fn rounds() -> usize {
     asked_for("ETCD_ROUNDS", 2)
@@ -60,7 +60,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// A slow one answers a keep-alive within a quarter of this.
+    /// A slow one answers two requests, one after the other, within a quarter of this.
     fn session_timeout(self) -> Duration {
         match self {
             Self::CutOff | Self::Halted => SESSION_TIMEOUT,
