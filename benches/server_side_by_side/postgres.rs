@@ -12,6 +12,7 @@ use test_rig::{Durability, PostgresServer};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
+use self::least::LEAST;
 use super::conditions::disk;
 use super::facts::locked_version;
 use super::goal::Bound::{AtLeast, AtMost};
@@ -56,16 +57,21 @@ column, two. With 32 locks in parallel the others have a connection for each loc
 const STATEMENTS: usize = 0;
 const COMMITS: usize = 1;
 
-static AIMS: [Aim; 6] = [
+static AIMS: [Aim; 9] = [
     Aim {
         what: "acquire + release on a disk, to the naive row",
         measure: Measure::Ratio(UNCONTENDED, Quantity::Cycle, NAIVE),
         bound: AtMost(1.3),
     },
     Aim {
-        what: "release to next grant with 2 ms of work, to the advisory lock",
-        measure: Measure::Ratio(PACED, Quantity::Gap, ADVISORY),
-        bound: AtMost(2.5),
+        what: "release to next grant with 2 ms of work, to the least by NOTIFY",
+        measure: Measure::Ratio(PACED, Quantity::Gap, LEAST),
+        bound: AtMost(1.35),
+    },
+    Aim {
+        what: "grants all the time, to the least by NOTIFY",
+        measure: Measure::Ratio(SATURATED, Quantity::Rate, LEAST),
+        bound: AtLeast(0.7),
     },
     Aim {
         what: "least served to most served, with 2 ms of work",
@@ -87,6 +93,16 @@ static AIMS: [Aim; 6] = [
         what: "commits of acquire + release",
         measure: Measure::Count(UNCONTENDED, COMMITS),
         bound: AtMost(2.05),
+    },
+    Aim {
+        what: "statements of a hand-off",
+        measure: Measure::Count(PACED, STATEMENTS),
+        bound: AtMost(3.1),
+    },
+    Aim {
+        what: "commits of a hand-off",
+        measure: Measure::Count(PACED, COMMITS),
+        bound: AtMost(2.1),
     },
 ];
 

@@ -226,9 +226,10 @@ impl Watches {
         !table.anywhere.is_empty() || by_path.any(|watches| watches.values().any(is_new))
     }
 
-    /// Whether there is a watch on a node.
-    pub fn are_on(&self, path: &str) -> bool {
-        self.lock().by_path.contains_key(path)
+    /// The number of the last watch on a node.
+    pub fn last_on(&self, path: &str) -> Option<u64> {
+        let table = self.lock();
+        table.by_path.get(path)?.keys().next_back().copied()
     }
 
     /// The watches that the server had confirmed, in the order of their numbers.

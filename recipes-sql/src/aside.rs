@@ -48,8 +48,8 @@ pub(crate) trait Aside: Send + Sync + 'static {
         wants_ahead: bool,
     ) -> BoxFuture<'a, Result<Polled, CallError>>;
 
-    /// The number of the watch on a node that was deleted, if a ring proves that.
-    fn deletion(&self, ring: &str) -> Option<u64>;
+    /// The number of the watch on a node that was deleted, and how, if a ring proves that.
+    fn deletion(&self, ring: &str) -> Option<(u64, NodeEvent)>;
 
     /// Has the server ring from now on, or no more. Returns whether it rings.
     fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>>;

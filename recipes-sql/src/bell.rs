@@ -15,6 +15,8 @@ pub(crate) struct Signals {
     pub(crate) has_changed: bool,
     /// Watches were set.
     pub(crate) has_watched: bool,
+    /// Those of them on nodes of the session's own that were created with them.
+    pub(crate) created: Vec<u64>,
     /// Somebody waits for a look.
     pub(crate) is_asked: bool,
 }
@@ -94,6 +96,12 @@ impl Bell {
     /// Of how many of them it is known what has become of them. A look that begins now shows it.
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::SeqCst)
+    }
+
+    /// As [`changed`](Self::changed), and its news are told. Nobody has to look for them.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn told(&self) {
+        self.sent.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn take(&self) -> Signals {

@@ -1,5 +1,6 @@
 //! Asks for the news of what a session watches, and tells them.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -23,8 +24,6 @@ const LATE: Duration = Duration::from_micros(500);
 /// How long a session is still rung that watches nothing any more. On PostgreSQL each ring wakes all of the
 /// server's processes that listen, whomever it is for.
 const QUIET: Duration = Duration::from_secs(1);
-/// Until the server forgets the watches whose news its rings have told.
-const SWEEP: Duration = Duration::from_millis(20);
 /// Before a poll is sent again that the server had no time for.
 const BUSY: Duration = Duration::from_millis(20);
 
@@ -45,7 +44,6 @@ pub(crate) async fn tell(
         pace: Pace::new(),
         ring: Ring::Off,
         covered: Covered::default(),
-        told: Vec::new(),
     };
     match told.run().await {
         Ok(never) => match never {},
@@ -65,8 +63,6 @@ struct Poller<'a> {
     pace: Pace,
     ring: Ring,
     covered: Covered,
-    /// Watches whose news a ring has told, and no look yet.
-    told: Vec<Rewatch>,
 }
 
 /// Whether the server rings.
@@ -94,6 +90,7 @@ impl Poller<'_> {
                     self.pace.rings(true);
                     rung = signals.rung;
                 }
+                self.covered.created(signals.created);
                 if signals.has_watched {
                     next = next.min(Instant::now() + self.pace.watched());
                 }
@@ -113,10 +110,9 @@ impl Poller<'_> {
             let is_all = !self.watches.are_awaited();
             let watched = self.watches.confirmed();
             if is_all && self.tell_deletions(&rung, &watched) && !is_asked {
-                next = next.min(Instant::now() + SWEEP);
                 continue;
             }
-            if watched.is_empty() && self.told.is_empty() {
+            if watched.is_empty() {
                 self.off().await?;
                 // A watch may be set whose answer nobody has read yet.
                 next = Instant::now() + self.pace.polled(&Looked::default()).min(IDLE);
@@ -165,7 +161,7 @@ impl Poller<'_> {
     }
 
     /// Tells the deletions that rings prove, before they are looked for. Returns whether that was all.
-    fn tell_deletions(&mut self, rung: &Rung, watched: &[Rewatch]) -> bool {
+    fn tell_deletions(&self, rung: &Rung, watched: &[Rewatch]) -> bool {
         let Rung::Deletions(rings) = rung else {
             return false;
         };
@@ -173,17 +169,11 @@ impl Poller<'_> {
             return false;
         }
         let proven = rings.iter().map(|it| self.aside.deletion(it));
-        let Some(deleted) = proven.collect::<Option<Vec<_>>>() else {
+        let Some(deleted) = proven.collect::<Option<HashMap<_, _>>>() else {
             return false;
         };
-        let is_deleted = |it: &Rewatch| deleted.contains(&it.number);
-        let news = watched
-            .iter()
-            .map(|it| is_deleted(it).then_some(NodeEvent::Deleted));
-        let news: Vec<_> = news.collect();
-        self.fire(watched, &news);
-        let told = watched.iter().filter(|it| is_deleted(it));
-        self.told.extend(told.cloned());
+        let news = watched.iter().map(|it| deleted.get(&it.number).copied());
+        self.fire(watched, &news.collect::<Vec<_>>());
         true
     }
 
@@ -197,7 +187,7 @@ impl Poller<'_> {
     /// Returns when to look next; `None` if the server had no time.
     async fn look(
         &mut self,
-        mut watched: Vec<Rewatch>,
+        watched: Vec<Rewatch>,
         was_told: bool,
         is_all: bool,
     ) -> Result<Option<Instant>, CallError> {
@@ -205,10 +195,7 @@ impl Poller<'_> {
         let changes = self.bell.answered();
         // What has rung since the last look is forgotten. No ring is believed before this one is over.
         let mut covered = std::mem::take(&mut self.covered);
-        // The server forgets these, and nobody is told again.
-        let count = watched.len();
-        watched.extend(self.told.iter().cloned());
-        let mut polled = match self.poll(&watched).await {
+        let polled = match self.poll(&watched).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
                 debug!(target: STORE, session = self.id, %error, "the server is busy");
@@ -216,9 +203,6 @@ impl Poller<'_> {
             }
             Err(error) => return Err(error),
         };
-        self.told.clear();
-        watched.truncate(count);
-        polled.news.truncate(count);
         let looked = Looked {
             has_news: polled.news.iter().any(Option::is_some),
             was_told,

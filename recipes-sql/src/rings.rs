@@ -1,5 +1,7 @@
 //! What the server's rings tell before anybody looks, and the order in which news are told.
 
+use std::collections::BTreeSet;
+
 use recipes_core::NodeEvent;
 use recipes_keeper::Rewatch;
 
@@ -39,25 +41,39 @@ impl Rung {
 pub(crate) struct Covered {
     /// Who deletes or changes a node from now on rings, if it has a watch up to this number.
     up_to: u64,
+    /// As `up_to`: own nodes that were created together with these watches. Nobody saw the one without the other.
+    created: BTreeSet<u64>,
     /// So many changes of the session itself, for which nobody rings, a look has shown.
     changes: u64,
 }
 
 impl Covered {
+    /// Own nodes were created with these watches.
+    pub(crate) fn created(&mut self, numbers: Vec<u64>) {
+        self.created.extend(numbers);
+    }
+
     /// A look is over at these watches, which began after so many changes of the session's own were answered.
     /// `is_still`: all watches were looked at, and nobody was changing an own node.
     pub(crate) fn looked(&mut self, watched: &[Rewatch], is_still: bool, changes: u64) {
         self.changes = changes;
-        if let (true, Some(last)) = (is_still, watched.last()) {
+        let Some(last) = watched.last() else {
+            return;
+        };
+        if is_still {
             self.up_to = last.number;
         }
+        let is_watched = |it: &u64| watched.binary_search_by_key(it, |own| own.number).is_ok();
+        let is_needed = |it: &u64| *it > last.number || *it > self.up_to && is_watched(it);
+        self.created.retain(is_needed);
     }
 
     /// Whether the loss of each watched node of session `id` would have been rung or was told, up to now. The
     /// session has sent so many changes of its own.
     pub(crate) fn is_whole(&self, watched: &[Rewatch], id: i64, sent: u64) -> bool {
         let mut own = watched.iter().filter(|it| it.seen.owner == id);
-        self.changes == sent && own.all(|it| it.number <= self.up_to)
+        let is_covered = |it: &u64| *it <= self.up_to || self.created.contains(it);
+        self.changes == sent && own.all(|it| is_covered(&it.number))
     }
 }
 
@@ -142,6 +158,26 @@ mod tests {
         covered.looked(&[watch(5, 7)], true, 0);
         assert!(covered.is_whole(&[watch(5, 7), watch(6, 8)], 7, 0));
         assert!(!covered.is_whole(&[watch(5, 7), watch(6, 7)], 7, 0));
+    }
+
+    #[test]
+    fn own_node_that_was_created_with_its_watch_is_covered_until_a_look_covers_it() {
+        let mut covered = Covered::default();
+        let watched = [watch(5, 7), watch(6, 8), watch(9, 7)];
+        covered.created(vec![5]);
+        assert!(covered.is_whole(&watched[..2], 7, 0));
+        assert!(!covered.is_whole(&watched, 7, 0), "9 was set later");
+        covered.looked(&watched[..2], false, 0);
+        assert!(covered.is_whole(&watched[..2], 7, 0));
+        // Its answer was not read yet when the look began.
+        covered.created(vec![9]);
+        covered.looked(&watched[..2], true, 0);
+        assert!(covered.is_whole(&watched, 7, 0));
+        covered.looked(&watched, true, 0);
+        assert!(covered.created.is_empty(), "they are not kept for ever");
+        covered.created(vec![11]);
+        covered.looked(&[watch(12, 8)], false, 0);
+        assert!(covered.created.is_empty(), "nobody watches it any more");
     }
 
     #[test]

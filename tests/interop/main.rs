@@ -3,6 +3,7 @@
 //! | file | question it answers |
 //! |---|---|
 //! | `curator` | do Apache Curator and this library exclude each other? |
+//! | `etcd` | do the locks and elections of Go and etcdctl and this library, on etcd? |
 //! | `go`, `python` | do the locks of go-zookeeper and kazoo and this library exclude each other? |
 //! | `one_queue` | do all of them together? |
 //! | `peers_fail_here` | which faults do other lock implementations show where this one does not? |
@@ -24,6 +25,7 @@ mod again;
 mod curator;
 #[path = "../support/each_recipe.rs"]
 mod each_recipe;
+mod etcd;
 mod foreign;
 mod go;
 mod one_queue;

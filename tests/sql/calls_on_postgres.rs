@@ -33,10 +33,10 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// How it is rung when the node is deleted on which it has this watch.
-    pub(super) fn ring(&self, number: u64) -> String {
-        let proof = Sha256::digest(format!("{}/{number}", self.name));
-        format!("lock_recipes_{} {number}/{proof:x}", self.id)
+    /// How it is rung when the node is deleted on which it has a watch: 'D' or 'F', and the watch's number.
+    pub(super) fn ring(&self, said: &str) -> String {
+        let proof = Sha256::digest(format!("{}/{said}", self.name));
+        format!("lock_recipes_{} {said}/{proof:x}", self.id)
     }
 }
 
@@ -113,6 +113,12 @@ impl Stage {
                false, '{{1}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')"
         );
         self.one(&resume).await.get(0)
+    }
+
+    /// How many watches there are.
+    pub(super) async fn watches(&self) -> i64 {
+        self.number("SELECT count(*) FROM lock_recipes.watches")
+            .await
     }
 
     async fn asked(&self, caller: &Caller, words: &str) -> Vec<String> {
@@ -387,13 +393,18 @@ async fn who_watches_is_rung_by_others_when_the_node_is_changed_and_deleted() {
             "'set', '/d', 'n-0000000000', '', '1'",
             Some(channel.clone()),
         ),
-        (&one, DELETE_FIRST, Some(two.ring(1))),
+        (&one, DELETE_FIRST, Some(two.ring("D1"))),
     ] {
         stage.done(caller, words).await;
         // What was rung at the commit has come when a later statement of the connection is answered.
         client.batch_execute("SELECT 1").await.unwrap();
         assert_eq!(rung.try_recv().ok(), rings, "{words}");
     }
+    assert_eq!(
+        stage.watches().await,
+        0,
+        "whoever was rung is not rung again"
+    );
 }
 
 /// A call locks the directories in which it creates. One of them does not exist yet. While the call waits

@@ -155,7 +155,7 @@ impl Stage {
             .one("SELECT name FROM lock_recipes.nodes WHERE o <> 0")
             .await;
         let node: &str = node.get(0);
-        let leave = format!("leave('{name}', {id}, {TIMEOUT}, '/d', '{node}')");
+        let leave = format!("leave('{name}', {id}, {TIMEOUT}, '/', 'd', '/d', '{node}')");
         entered + pages(client, &leave).await
     }
 }
@@ -172,7 +172,7 @@ async fn acquire_beside_a_transaction_that_is_open_for_long_costs_what_it_costs_
         "DO $$ DECLARE entered text; BEGIN FOR i IN 1..{CYCLES} LOOP \
            entered := lock_recipes.enter('{name}', {id}, {TIMEOUT}, 0, '/', 'd', '/d', 'n-', '', 1); \
            COMMIT; \
-           PERFORM lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/d', split_part(entered, '/', 5)); \
+           PERFORM lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/', 'd', '/d', split_part(entered, '/', 5)); \
            COMMIT; \
            UPDATE lock_recipes.clock SET own = own + 1 \
              WHERE i % 4 = 0 AND own = (SELECT max(own) FROM lock_recipes.clock); \

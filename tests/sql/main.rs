@@ -44,6 +44,7 @@ mod growth_on_postgres;
 mod guide;
 mod guide_rights;
 mod guide_rights_mysql;
+mod hand_off_on_postgres;
 mod locked;
 mod names_on_postgres;
 mod on_mariadb;

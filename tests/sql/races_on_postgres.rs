@@ -109,7 +109,7 @@ async fn waiter_whose_node_is_removed_just_before_the_one_ahead_is_not_granted_o
              WHERE s.id = {operator} AND n.o = {owner}"
         )
     };
-    let leave = "lock_recipes.leave(s.name, s.id, s.timeout, n.dir, n.name)::text";
+    let leave = "lock_recipes.leave(s.name, s.id, s.timeout, '/locks', 'a', n.dir, n.name)::text";
     let request = "lock_recipes.requests(s.name, s.id, s.timeout, 0, 0, true, '{}', '{}', \
          ARRAY['delete', '/locks', 'a', n.dir, n.name, ''], '{}')::text";
     for round in 0..30 {

@@ -23,7 +23,7 @@ fn look(Caller { id, name }: &Caller, node: u64) -> String {
 
 fn leave(Caller { id, name }: &Caller, node: u64) -> String {
     let node = path(node);
-    format!("SELECT lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/d', '{node}')::text")
+    format!("SELECT lock_recipes.leave('{name}', {id}, {TIMEOUT}, '/', 'd', '/d', '{node}')::text")
 }
 
 /// The name of a node.
@@ -182,7 +182,7 @@ async fn who_watches_is_rung_once_and_the_session_itself_is_not() {
     );
     client.batch_execute(&listen).await.unwrap();
     for (call, rings) in [
-        (leave(&one, 0), Some(two.ring(5))),
+        (leave(&one, 0), Some(two.ring("D5"))),
         // Nobody else watches it.
         (leave(&two, 1), None),
     ] {
@@ -191,6 +191,89 @@ async fn who_watches_is_rung_once_and_the_session_itself_is_not() {
         assert_eq!(rung.try_recv().ok(), rings, "{call}");
         assert_eq!(rung.try_recv().ok(), None, "{call}");
     }
+    assert_eq!(stage.watches().await, 0, "nobody removes them later");
+}
+
+/// Directory `/d` with nodes from 0 on. All are of one session and watched by another, with their numbers.
+async fn watched_queue(stage: &Stage, length: u64) -> (Caller, Caller, Client, Rings) {
+    let (one, two) = (stage.open().await, stage.open().await);
+    for node in 0..length {
+        stage.answer(&enter(&one, 1)).await.unwrap();
+        let watch = format!(
+            "INSERT INTO lock_recipes.watches VALUES ('/d', '{}', {}, {node})",
+            path(node),
+            two.id
+        );
+        stage.run(&watch).await;
+    }
+    let (client, rung) = connection(&stage.server).await;
+    let listen = format!("LISTEN lock_recipes_{}", two.id);
+    client.batch_execute(&listen).await.unwrap();
+    (one, two, client, rung)
+}
+
+type Rings = tokio::sync::mpsc::UnboundedReceiver<String>;
+
+/// Whoever hears that asks nobody else whether a holder is ahead.
+#[tokio::test]
+async fn only_the_first_is_rung_as_such() {
+    let stage = Stage::set().await;
+    let (one, two, client, mut rung) = watched_queue(&stage, 8).await;
+    // The number of the first is that of nodes without one.
+    for (node, said) in [(0, "D0"), (2, "D2"), (1, "F1"), (3, "F3"), (5, "D5")] {
+        assert!(stage.answer(&leave(&one, node)).await.is_some());
+        client.batch_execute("SELECT 1").await.unwrap();
+        assert_eq!(rung.try_recv().ok(), Some(two.ring(said)));
+    }
+    let (own, _) = connection(&stage.server).await;
+    own.batch_execute("BEGIN").await.unwrap();
+    answer(&own, &leave(&one, 4)).await.unwrap();
+    stage.answer(&leave(&one, 6)).await.unwrap();
+    client.batch_execute("SELECT 1").await.unwrap();
+    let said = "whoever is ahead may stay until it is committed that it goes";
+    assert_eq!(rung.try_recv().ok(), Some(two.ring("D6")), "{said}");
+    own.batch_execute("COMMIT").await.unwrap();
+    client.batch_execute("SELECT 1").await.unwrap();
+    assert_eq!(rung.try_recv().ok(), Some(two.ring("F4")));
+}
+
+/// A reader next to its writer has the writer's number in its name, and none of the store's.
+#[tokio::test]
+async fn nobody_is_the_first_while_a_node_without_a_number_is_there() {
+    let stage = Stage::set().await;
+    let (one, two, client, mut rung) = watched_queue(&stage, 4).await;
+    stage.answer(&leave(&one, 0)).await.unwrap();
+    stage.answer(&enter(&one, 1)).await.unwrap();
+    let beside = "'create', '/', 'd', '/d', 'read-0000000001', 'E', '1'";
+    stage.done(&one, beside).await;
+    stage.answer(&leave(&one, 1)).await.unwrap();
+    let gone = "DELETE FROM lock_recipes.nodes WHERE name = 'read-0000000001'";
+    stage.run(gone).await;
+    stage.answer(&leave(&one, 2)).await.unwrap();
+    client.batch_execute("SELECT 1").await.unwrap();
+    let rings = std::iter::from_fn(|| rung.try_recv().ok());
+    let said = ["D0", "D1", "F2"].map(|it| two.ring(it));
+    assert_eq!(rings.collect::<Vec<_>>(), said);
+}
+
+/// Its session removes the watch at the same time, and that may take as long as a disk.
+#[tokio::test]
+async fn release_does_not_wait_for_a_watch_that_is_being_removed() {
+    let stage = Stage::set().await;
+    let (one, two, client, mut rung) = watched_queue(&stage, 1).await;
+    let (own, _) = connection(&stage.server).await;
+    let unwatch = format!(
+        "BEGIN; DELETE FROM lock_recipes.watches WHERE session = {}",
+        two.id
+    );
+    own.batch_execute(&unwatch).await.unwrap();
+    let release = leave(&one, 0);
+    tokio::select! {
+        released = stage.answer(&release) => assert!(released.is_some()),
+        () = until(&stage.server, WAITS_FOR_A_LOCK) => panic!("it waits"),
+    }
+    client.batch_execute("SELECT 1").await.unwrap();
+    assert_eq!(rung.try_recv().ok(), None);
 }
 
 #[tokio::test]

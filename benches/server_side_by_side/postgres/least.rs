@@ -17,7 +17,8 @@ use crate::side::{InProcess, Lock, Locks, Side};
 use crate::sql::Connection;
 use crate::work::{Place, Work};
 
-const NAME: &str = "least by NOTIFY";
+/// The heading of its column.
+pub(super) const LEAST: &str = "least by NOTIFY";
 
 /// With a key as that of a node of a lock.
 pub(super) const SCHEMA: &str = "\
@@ -32,7 +33,7 @@ WITH gone AS (DELETE FROM least WHERE dir = '/bench/lock' AND name = $1 RETURNIN
 SELECT pg_notify('least_' || $2, '') FROM gone WHERE $2 <> ''";
 
 pub(super) fn side() -> Box<dyn Side> {
-    InProcess::boxed(NAME, Least::default())
+    InProcess::boxed(LEAST, Least::default())
 }
 
 #[derive(Default)]
@@ -46,7 +47,26 @@ struct Session {
     /// Rings, one for each grant that was waited for.
     rings: tokio::sync::Mutex<mpsc::UnboundedReceiver<()>>,
     /// The connection over which they come.
-    _listening: Client,
+    listening: Client,
+    number: usize,
+}
+
+/// A session listens as long as it takes part: every `NOTIFY` wakes all that listen, and other sides would pay for it.
+struct Listens(Arc<Session>);
+
+impl Listens {
+    async fn begin(session: &Arc<Session>) -> Self {
+        let listen = format!("LISTEN least_{}", session.number);
+        session.listening.batch_execute(&listen).await.unwrap();
+        Self(Arc::clone(session))
+    }
+}
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        let session = Arc::clone(&self.0);
+        tokio::spawn(async move { session.listening.batch_execute("UNLISTEN *").await });
+    }
 }
 
 impl Session {
@@ -62,12 +82,11 @@ impl Session {
                 }
             }
         });
-        let listen = format!("LISTEN least_{number}");
-        listening.batch_execute(&listen).await.unwrap();
         Self {
             requests: Postgresql::open(url).await,
             rings: tokio::sync::Mutex::new(rings),
-            _listening: listening,
+            listening,
+            number,
         }
     }
 }
@@ -76,7 +95,7 @@ impl Locks for Least {
     type Lock = Turn;
 
     fn does(&self, work: Work) -> bool {
-        matches!(work, Work::Paced { .. })
+        matches!(work, Work::Paced { .. } | Work::Saturated { .. })
     }
 
     async fn lock(&mut self, client: usize, _name: &str, place: &Place) -> Turn {
@@ -85,8 +104,7 @@ impl Locks for Least {
             self.sessions.push(Arc::new(opened));
         }
         Turn {
-            number: client,
-            session: Arc::clone(&self.sessions[client]),
+            listens: Arc::new(Listens::begin(&self.sessions[client]).await),
             queue: Arc::clone(&self.queue),
         }
     }
@@ -96,8 +114,7 @@ impl Locks for Least {
 
 #[derive(Clone)]
 struct Turn {
-    number: usize,
-    session: Arc<Session>,
+    listens: Arc<Listens>,
     queue: Arc<Mutex<VecDeque<usize>>>,
 }
 
@@ -106,28 +123,29 @@ impl Contender for Turn {
     type Held = String;
 
     async fn take(&mut self) -> String {
-        let name = format!("_c_{:032x}-lock-{:010}", fastrand::u128(..), self.number);
-        assert!(self.session.requests.agrees(ENTER, &name, "").await);
+        let session = &self.listens.0;
+        let name = format!("_c_{:032x}-lock-{:010}", fastrand::u128(..), session.number);
+        assert!(session.requests.agrees(ENTER, &name, "").await);
         let is_first = {
             let mut queue = self.queue.lock().unwrap();
-            queue.push_back(self.number);
+            queue.push_back(session.number);
             queue.len() == 1
         };
         if !is_first {
-            let rung = self.session.rings.lock().await.recv().await;
+            let rung = session.rings.lock().await.recv().await;
             rung.expect("a connection");
         }
         name
     }
 
     async fn give_back(&mut self, name: String) {
+        let session = &self.listens.0;
         let next = {
             let mut queue = self.queue.lock().unwrap();
-            assert_eq!(queue.pop_front(), Some(self.number));
+            assert_eq!(queue.pop_front(), Some(session.number));
             queue.front().map(usize::to_string)
         };
-        let has_rung = self
-            .session
+        let has_rung = session
             .requests
             .agrees(LEAVE, &name, next.as_deref().unwrap_or_default())
             .await;

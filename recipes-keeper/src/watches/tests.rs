@@ -14,14 +14,14 @@ fn stat() -> NodeStat {
 fn event_is_not_for_a_watch_that_is_set_after_it() {
     let watches = Watches::default();
     let (first, mut earlier) = watches.enter("/a");
-    let (_, mut later) = watches.enter("/a");
+    let (second, mut later) = watches.enter("/a");
     watches.fire(0, "/a", first, NodeEvent::Deleted);
     assert_eq!(earlier.try_recv(), Ok(NodeEvent::Deleted));
     assert!(later.try_recv().is_err());
-    assert!(watches.are_on("/a"));
+    assert_eq!(watches.last_on("/a"), Some(second));
     watches.fire(0, "/a", u64::MAX, NodeEvent::Changed);
     assert_eq!(later.try_recv(), Ok(NodeEvent::Changed));
-    assert!(!watches.are_on("/a"));
+    assert_eq!(watches.last_on("/a"), None);
 }
 
 #[test]

@@ -248,7 +248,9 @@ impl Lane {
         };
         // Before anybody reads the answer. Who acquires without a wait does not watch its node.
         self.bell.signal(|it| match call {
-            Call::Leave { path, .. } => it.has_changed |= self.shared.watches.are_on(path),
+            Call::Leave { path, .. } => {
+                it.has_changed |= self.shared.watches.last_on(path).is_some()
+            }
             _ => it.has_watched |= entered.ahead > 0,
         });
         Ok(Some(match call {

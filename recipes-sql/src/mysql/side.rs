@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt};
 use mysql_async::{Conn, Statement, Value as Parameter};
+use recipes_core::NodeEvent;
 use recipes_keeper::{CallError, Caller, Moment, Rewatch, duration, micros};
 
 use crate::aside::{Aside, Beat, Polled};
@@ -192,7 +193,7 @@ impl Aside for SideOf {
         polled.boxed()
     }
 
-    fn deletion(&self, _: &str) -> Option<u64> {
+    fn deletion(&self, _: &str) -> Option<(u64, NodeEvent)> {
         None
     }
 

@@ -46,7 +46,15 @@ const LOOK: [Type; 6] = [
     Type::INT8,
 ];
 /// The types of the parameters of `leave`.
-const LEAVE: [Type; 5] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT];
+const LEAVE: [Type; 7] = [
+    Type::TEXT,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+];
 
 /// The statements.
 pub(super) struct Calls {
@@ -254,6 +262,7 @@ impl Lines {
             id,
             timeout,
             rest,
+            ..
         } = session;
         let seen = self.seen();
         let parameters: [Parameter<'_>; 10] = [
@@ -290,6 +299,7 @@ impl Lines {
             id,
             timeout,
             rest,
+            ..
         } = session;
         let said: [Parameter<'_>; 4] = [name, id, timeout, rest];
         let row = self.aside.one(&self.calls.beat, &said).await;

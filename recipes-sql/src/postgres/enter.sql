@@ -133,13 +133,16 @@ BEGIN
   RETURN names;
 END $$;
 
--- Deletes a node that goes with a session: a release. Returns the step of the clock.
+-- Deletes a node that goes with a session, and all watches on it: a release. Returns the step of the clock.
+--
+-- It rings the other sessions that watched it. They hear whether anything was ahead of the node: if nothing was, whoever
+-- comes right behind it need not look for that.
 CREATE OR REPLACE FUNCTION @schema@.leave(
-  known_as text, me bigint, timeout bigint, dir text, name text
+  known_as text, me bigint, timeout bigint, up_dir text, up_name text, dir text, name text
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  step bigint;
+  step bigint; place bigint; rung bigint;
 BEGIN
   -- It waits for nobody but who resumes or ends the session. A node that was changed since the statement began
   -- is not found by its place, and left to `requests`.
@@ -153,12 +156,25 @@ BEGIN
       -- With `+ 0`, as a plan that is made while there are few nodes would use the index by session.
       WHERE n.dir = dir AND n.name = name AND n.o + 0 <> 0 FOR UPDATE OF n SKIP LOCKED
   )
-  DELETE FROM @schema@.nodes n USING found f WHERE n.ctid = f.ctid RETURNING f.step INTO step;
+  DELETE FROM @schema@.nodes n USING found f WHERE n.ctid = f.ctid RETURNING f.step, n.seq INTO step, place;
   IF step IS NOT NULL THEN
-    -- A statement of its own: it sees the watches that were set until the node was deleted.
-    PERFORM pg_notify('lock_recipes_' || w.session, @schema@.deletion(s.name, w.number))
-      FROM @schema@.watches w LEFT JOIN @schema@.sessions s ON s.id = w.session
-      WHERE w.dir = dir AND w.name = name AND w.session <> me;
+    -- A statement of its own: it sees the watches that were set until the node was deleted. A session that is
+    -- removing its watch wants no news.
+    WITH gone AS (
+      DELETE FROM @schema@.watches w WHERE w.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM @schema@.watches o WHERE o.dir = dir AND o.name = name FOR UPDATE SKIP LOCKED
+      )) RETURNING w.session, w.number,
+        -- No join: a plan for few sessions would look through all.
+        (SELECT s.name FROM @schema@.sessions s WHERE s.id = w.session) AS called,
+        -- What has a number ahead of this one was there before it. Without a number of the store's it is not known
+        -- what is ahead of it.
+        CASE WHEN place > 0 AND NOT EXISTS (
+          SELECT FROM @schema@.nodes n WHERE n.dir || '' = dir AND n.seq < place AND n.seq >= (
+            SELECT t.low FROM @schema@.counts t WHERE t.dir = up_dir AND t.name = up_name ORDER BY t.p DESC LIMIT 1)
+        ) THEN 'F' ELSE 'D' END AS what
+    )
+    SELECT count(pg_notify('lock_recipes_' || g.session, @schema@.deletion(g.called, g.what, g.number))) INTO rung
+      FROM gone g WHERE g.session <> me;
   END IF;
   RETURN step;
 END $$;

@@ -39,11 +39,11 @@ AS $$
   SELECT CASE WHEN length(dir) < 2 THEN '/' || name ELSE dir || '/' || name END
 $$;
 
--- What a session is rung with whose watch of this number was on a node that is deleted. Its name is a secret,
--- so nobody else can say this; who hears it learns nothing. NULL without a name.
-CREATE OR REPLACE FUNCTION @schema@.deletion(name text, number bigint) RETURNS text LANGUAGE sql STABLE
+-- What a session is rung with whose watch of this number was on a node that is deleted: 'D', or 'F' if nothing was
+-- ahead of it. Its name is a secret, so nobody else can say this; who hears it learns nothing. NULL without a name.
+CREATE OR REPLACE FUNCTION @schema@.deletion(name text, what text, number bigint) RETURNS text LANGUAGE sql STABLE
 AS $$
-  SELECT number || '/' || encode(sha256(convert_to(name || '/' || number, 'UTF8')), 'hex')
+  SELECT what || number || '/' || encode(sha256(convert_to(name || '/' || what || number, 'UTF8')), 'hex')
 $$;
 
 -- The parent of a path: that of '/a' is '/', that of '/' is ''.

@@ -218,11 +218,17 @@ BEGIN
           number, words[at + 1], words[at + 2], words[at + 3], words[at + 4], version);
         IF known_as IS NULL AND refused = '' THEN touched := touched || words[at + 3]; END IF;
       END IF;
-      -- Rings whoever else watches it, at the commit.
-      PERFORM pg_notify('lock_recipes_' || w.session, @schema@.deletion(s.name, w.number))
-        FROM @schema@.watches w LEFT JOIN @schema@.sessions s ON s.id = w.session
-        WHERE w.dir = words[at + 3] AND w.name = words[at + 4] AND w.session <> me
-          AND refused = '';
+      -- Rings whoever else watches it, at the commit. See `leave`.
+      WITH gone AS (
+        DELETE FROM @schema@.watches w WHERE w.ctid = ANY (ARRAY(
+          SELECT o.ctid FROM @schema@.watches o
+            WHERE o.dir = words[at + 3] AND o.name = words[at + 4] AND o.session <> me AND refused = ''
+            FOR UPDATE SKIP LOCKED
+        )) RETURNING w.session, w.number,
+          (SELECT s.name FROM @schema@.sessions s WHERE s.id = w.session) AS called
+      )
+      SELECT count(pg_notify('lock_recipes_' || g.session, @schema@.deletion(g.called, 'D', g.number))) INTO count
+        FROM gone g;
       answer := ARRAY[''::bytea];
       next := at + 6;
     ELSIF word = 'look' THEN

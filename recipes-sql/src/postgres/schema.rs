@@ -13,7 +13,7 @@ use super::line::{Call, Line};
 use super::variables;
 
 /// The version of tables and functions. Another one is another protocol.
-pub(crate) const VERSION: i32 = 4;
+pub(crate) const VERSION: i32 = 5;
 /// The default schema.
 pub(crate) const SCHEMA: &str = "lock_recipes";
 

@@ -128,8 +128,8 @@ CREATE TABLE IF NOT EXISTS @schema@.containers (
 
 CREATE INDEX IF NOT EXISTS containers_due ON @schema@.containers (due);
 
--- Only the session itself writes and deletes its rows, so nobody waits for another's. A crash empties
--- the table; sessions then connect again, and enter theirs. `number` is the client's number of the watch.
+-- The session itself writes its rows. Whoever deletes the node deletes them with it; nobody waits for another's. A crash
+-- empties the table; sessions then connect again, and enter theirs. `number` is the client's number of the watch.
 CREATE UNLOGGED TABLE IF NOT EXISTS @schema@.watches (
   dir text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL,
@@ -147,4 +147,4 @@ INSERT INTO @schema@.nodes VALUES ('', '', 0, 0, 0, 0, 0, '') ON CONFLICT DO NOT
 INSERT INTO @schema@.counts SELECT '', '', 0, 0, 0
   WHERE NOT EXISTS (SELECT FROM @schema@.counts t WHERE t.dir = '' AND t.name = '');
 
-INSERT INTO @schema@.meta VALUES (true, 4) ON CONFLICT DO NOTHING;
+INSERT INTO @schema@.meta VALUES (true, 5) ON CONFLICT DO NOTHING;

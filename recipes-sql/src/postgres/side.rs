@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
+use recipes_core::NodeEvent;
 use recipes_keeper::{CallError, Caller, Rewatch, told};
 use sha2::{Digest, Sha256};
 use tracing::debug;
@@ -90,11 +91,12 @@ impl Aside for Side {
 
     /// Any user of the database may ring, and hear what is rung. But only the session and the server know its
     /// name.
-    fn deletion(&self, ring: &str) -> Option<u64> {
-        let (number, proof) = ring.split_once('/')?;
-        let proven = Sha256::digest(format!("{}/{number}", self.session.name));
+    fn deletion(&self, ring: &str) -> Option<(u64, NodeEvent)> {
+        let (said, proof) = ring.split_once('/')?;
+        let proven = Sha256::digest(format!("{}/{said}", self.session.name));
         (format!("{proven:x}") == proof).then_some(())?;
-        number.parse().ok()
+        let (what, number) = said.split_at_checked(1)?;
+        Some((number.parse().ok()?, told(what).ok()??))
     }
 
     fn ring(&self, is_wanted: bool) -> BoxFuture<'_, Result<bool, CallError>> {

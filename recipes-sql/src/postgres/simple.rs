@@ -1,6 +1,6 @@
 //! The acquire, the look and the release of one lock: calls that have functions of their own.
 
-use recipes_core::{Created, NewNode, NodeMode, NodeOp, NodeOpDone};
+use recipes_core::{Created, NewNode, NodeEvent, NodeMode, NodeOp, NodeOpDone};
 use recipes_keeper::{Answers, Asked, CallError, Said, Watched, duration, stat};
 use tokio_postgres::error::SqlState;
 
@@ -133,33 +133,58 @@ impl Lines {
             Failed::Otherwise(CallError::unexpected(what))
         })?;
         // Before anybody reads the answer.
-        self.bell.signal(|it| it.has_watched |= looked.watches);
+        self.bell.signal(|it| {
+            it.has_watched |= looked.watches;
+            it.created.extend(looked.created);
+        });
         Ok(Some(looked.answers))
     }
 
     async fn leave(&self, session: &Session, path: &str) -> Result<Option<Answers>, Failed> {
         let (dir, node) = split(path);
-        let said: [Parameter<'_>; 5] = [&session.name, &session.id, &session.timeout, &dir, &node];
+        let (up_dir, up_name) = split(dir);
+        let said: [Parameter<'_>; 7] = [
+            &session.name,
+            &session.id,
+            &session.timeout,
+            &up_dir,
+            &up_name,
+            &dir,
+            &node,
+        ];
         // Nobody rings its own session. Who acquired without a wait does not watch its node.
-        let is_watched = self.shared.watches.are_on(path);
-        if is_watched {
+        let watch = self.shared.watches.last_on(path);
+        if watch.is_some() {
             self.bell.changes();
         }
         let row = self.requests.one(&self.calls.leave, &said).await;
         let step = row.and_then(|row| row.try_get::<_, Option<i64>>(0));
         let step = step.map_err(failed);
-        if is_watched {
-            let is_known = match &step {
-                Ok(_) | Err(Failed::Again(_)) => true,
-                Err(Failed::Otherwise(error)) => matches!(error, CallError::NotNow(_)),
-            };
-            self.bell.changed(is_known);
+        if let Some(watch) = watch {
+            self.told(session, path, watch, &step);
         }
         let step = step?;
         Ok(step.map(|step| Answers {
             outcomes: vec![Ok(Said::Multi(vec![NodeOpDone::Deleted]))],
             step: Some(duration(step)),
         }))
+    }
+
+    /// A node is deleted on which the session has a watch, up to this number, or nothing was done.
+    fn told(&self, session: &Session, path: &str, watch: u64, done: &Result<Option<i64>, Failed>) {
+        let is_known = match done {
+            Ok(Some(_)) => {
+                let watches = &self.shared.watches;
+                watches.fire(session.connection, path, watch, NodeEvent::Deleted);
+                true
+            }
+            Ok(None) | Err(Failed::Again(_)) => true,
+            Err(Failed::Otherwise(error)) => matches!(error, CallError::NotNow(_)),
+        };
+        match is_known {
+            true => self.bell.told(),
+            false => self.bell.changed(false),
+        }
     }
 }
 
@@ -168,6 +193,8 @@ struct Looked {
     answers: Answers,
     /// Whether nodes are watched.
     watches: bool,
+    /// The watch on the node that was created.
+    created: Option<u64>,
 }
 
 impl Looked {
@@ -176,10 +203,12 @@ impl Looked {
         let mut words = answer.split('/');
         let step = Some(duration(words.next()?.parse().ok()?));
         let mut outcomes = Vec::new();
+        let mut own = None;
         if let Simple::Enter { path, .. } = simple {
             let czxid = Some(words.next()?.parse().ok()?);
             let place: i64 = words.next()?.parse().ok()?;
             let path = format!("{path}{place:010}");
+            own = Some(split(&path).1.to_owned());
             let created = NodeOpDone::Created(Created { path, czxid });
             outcomes.push(Ok(Said::Multi(vec![created])));
         }
@@ -193,9 +222,15 @@ impl Looked {
             watched.push(self::watched(number, &mut words)?);
         }
         let watches = !watched.is_empty();
+        let created = watched.iter().find(|it| Some(&it.name) == own.as_ref());
+        let created = created.map(|it| it.number);
         outcomes.push(Ok(Said::Names(names, watched)));
         let answers = Answers { outcomes, step };
-        Some(Self { answers, watches })
+        Some(Self {
+            answers,
+            watches,
+            created,
+        })
     }
 }
 
@@ -310,11 +345,12 @@ mod tests {
         first: 4,
     };
 
-    /// The step, and what was said.
-    fn read(simple: &Simple<'_>, answer: &str) -> (i64, Vec<Said>, bool) {
-        let Looked { answers, watches } = Looked::read(simple, answer).unwrap();
-        let said = answers.outcomes.into_iter().map(Result::unwrap).collect();
-        (recipes_keeper::micros(answers.step.unwrap()), said, watches)
+    /// The step, what was said, whether nodes are watched, and with which watch one was created.
+    fn read(simple: &Simple<'_>, answer: &str) -> (i64, Vec<Said>, (bool, Option<u64>)) {
+        let looked = Looked::read(simple, answer).unwrap();
+        let said = looked.answers.outcomes.into_iter().map(Result::unwrap);
+        let step = recipes_keeper::micros(looked.answers.step.unwrap());
+        (step, said.collect(), (looked.watches, looked.created))
     }
 
     fn names(names: &[&str]) -> Vec<String> {
@@ -328,7 +364,7 @@ mod tests {
         let created = vec![NodeOpDone::Created(Created { path, czxid })];
         let looked = Said::Names(names(&["x-0000000007"]), Vec::new());
         assert_eq!((step, said), (30, vec![Said::Multi(created), looked]));
-        assert!(!watches);
+        assert_eq!(watches, (false, None));
     }
 
     #[test]
@@ -349,7 +385,7 @@ mod tests {
         ];
         let names = names(&["y-0000000006", "x-0000000007"]);
         assert_eq!(said.last(), Some(&Said::Names(names, both)));
-        assert!(watches);
+        assert_eq!(watches, (true, Some(4)));
     }
 
     #[test]
@@ -361,7 +397,7 @@ mod tests {
         };
         let (step, said, watches) = read(&look, "30/1/x/1/x//1/2/3/4/5/6/7");
         assert_eq!((step, said.len()), (30, 1));
-        assert!(watches);
+        assert_eq!(watches, (true, None), "it was there before");
     }
 
     #[test]

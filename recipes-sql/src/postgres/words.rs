@@ -45,6 +45,7 @@ pub(super) struct Session {
     /// Its name with the number of the connection.
     pub(super) name: String,
     pub(super) id: i64,
+    pub(super) connection: u64,
     pub(super) timeout: i64,
     /// How long a container may be empty.
     pub(super) rest: i64,
@@ -55,6 +56,7 @@ impl Session {
         Self {
             name: caller.name(),
             id: caller.id,
+            connection: caller.connection,
             timeout: micros(caller.timeout),
             rest: micros(caller.container_rest),
         }
@@ -274,6 +276,7 @@ mod tests {
         let session = Session {
             name: "7:100:s:1".to_owned(),
             id: 7,
+            connection: 1,
             timeout: 100,
             rest: 60,
         };

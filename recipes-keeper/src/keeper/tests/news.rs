@@ -105,7 +105,7 @@ async fn server_forgets_a_watch_when_the_last_on_its_node_is_dropped() {
     assert!(scene.is_quiet().await);
     drop(all);
     assert_eq!(*scene.requests().await.asked, [unwatch("/a")]);
-    assert!(!scene.shared().watches.are_on("/a"));
+    assert!(scene.shared().watches.last_on("/a").is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +142,7 @@ async fn watches_that_came_with_a_listing_are_taken_or_given_up_after_a_second()
     given_up.sort_by_key(|it| format!("{it:?}"));
     assert_eq!(given_up, [unwatch("/a/y"), unwatch("/a/z")]);
     let shared = scene.shared();
-    assert!(shared.watches.are_on("/a/x") && !shared.watches.are_on("/a/y"));
+    assert!(shared.watches.last_on("/a/x").is_some() && shared.watches.last_on("/a/y").is_none());
     assert!((&mut news).now_or_never().is_none());
     shared.watches.fire(1, "/a/x", 1, NodeEvent::Changed);
     assert_eq!(news.await, NodeEvent::Changed);
