@@ -380,6 +380,15 @@ pub(crate) fn call_error(error: Error) -> CallError {
     }
 }
 
+/// The refusal, if it is for a right that the user lacks.
+pub(crate) fn without_right(error: &Error, keys: &Keys) -> Option<EtcdRefusal> {
+    let Error::GRpcStatus(status) = error else {
+        return None;
+    };
+    let prefix = keys.below("/");
+    (status.code() as i32 == code::PERMISSION_DENIED).then_some(EtcdRefusal::Rights { prefix })
+}
+
 /// Why no session is opened.
 pub(crate) fn refusal_of_session(error: Error) -> NodesError {
     if let Error::GRpcStatus(status) = &error {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{Failed, Reading, call_error, refused};
+use crate::answers::{Failed, Reading, call_error, refused, without_right};
 use crate::keys::Keys;
 use crate::news::Ask;
 use crate::session::{Kept, ttl};
@@ -67,7 +67,10 @@ impl Calls {
         let value = words::connection(self.number);
         let mut kv = self.client.kv_client();
         let put = kv.put(key.as_str(), value, Some(lease)).await;
-        put.map_err(call_error)?;
+        put.map_err(|error| match without_right(&error, &self.keys) {
+            Some(refusal) => CallError::Refused(Arc::new(refusal)),
+            None => call_error(error),
+        })?;
         let lives = Duration::from_secs(u64::try_from(granted.ttl()).unwrap_or_default());
         drop(self.kept.set(Kept::new(&caller, key, lives, Some(sent))));
         Ok(Opened {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::answers::{Failed, call_error, failed};
+use crate::answers::{call_error, refusal_of_session, without_right};
 use crate::calls::Calls;
 use crate::checks::EtcdRefusal;
 use crate::keys::Keys;
@@ -59,13 +59,9 @@ impl Route {
         let below = self.keys.below("/");
         let options = GetOptions::new().with_prefix().with_count_only();
         let counted = client.kv_client().get(below.as_str(), Some(options)).await;
-        let counted = counted.map_err(|error| match failed(error) {
-            Failed::Refused(NodesError::NoAuth) => {
-                NodesError::Refused(Arc::new(EtcdRefusal::Rights { prefix: below }))
-            }
-            Failed::Refused(error) => NodesError::Unknown(Arc::new(error)),
-            Failed::NoLease => NodesError::SessionEnded,
-            Failed::Lost(error) => error.into(),
+        let counted = counted.map_err(|error| match without_right(&error, &self.keys) {
+            Some(refusal) => NodesError::Refused(Arc::new(refusal)),
+            None => refusal_of_session(error),
         })?;
         let cluster = counted.header().map(ResponseHeader::cluster_id);
         let facts = Facts {
@@ -102,8 +98,9 @@ impl Server for Route {
         false
     }
 
-    fn may_pass(&self, _refusal: &Source) -> bool {
-        false
+    fn may_pass(&self, refusal: &Source) -> bool {
+        // A session that has ended meanwhile is followed by another once an operator has made room.
+        matches!(refusal.downcast_ref(), Some(EtcdRefusal::NoSpace))
     }
 }
 

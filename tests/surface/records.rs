@@ -1,5 +1,7 @@
 //! What nodes say of who made them.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use lock_recipes::{InterProcessMutex, LockKind, LockOptions, Session, ZooKeeper};
 use test_rig::{TestEnsemble, on_every_ensemble};
 
@@ -20,7 +22,6 @@ async fn nodes_say_who_made_them(ensemble: TestEnsemble) {
         panic!("{participants:?}")
     };
     assert_eq!(participant.path, held.members()[0].node_path);
-    assert_eq!(participant.sequence, Some(0));
     assert_eq!(Some(participant.session_id), session.session_id());
     let identity = participant.identity().unwrap();
     assert_eq!(identity.application, "order service");
@@ -28,14 +29,14 @@ async fn nodes_say_who_made_them(ensemble: TestEnsemble) {
     assert_eq!(identity.kind, Some(LockKind::Mutex));
     assert!(!identity.host.is_empty());
     let (_, stat) = ensemble.read(&participant.path).await.unwrap();
-    let created_ms = participant
-        .created_at
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    assert_eq!(
-        i64::try_from(created_ms.as_millis()).unwrap(),
-        stat.ctime_ms
-    );
+    // On etcd, the revision that made it.
+    assert!([0, stat.czxid].contains(&participant.sequence.unwrap()));
+    let unix_ms = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let created_ms = i64::try_from(unix_ms(participant.created_at)).unwrap();
+    // etcd keeps no times.
+    let by_itself = i64::try_from(unix_ms(identity.since)).unwrap();
+    let is_kept = stat.ctime_ms != 0;
+    assert_eq!(created_ms, if is_kept { stat.ctime_ms } else { by_itself });
     held.release().await.unwrap();
     assert!(mutex(&session).participants().await.unwrap().is_empty());
 }

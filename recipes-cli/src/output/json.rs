@@ -189,7 +189,7 @@ impl From<&Contender> for ContenderView {
             mode: contender.mode.map(LockKind::as_str),
             waits_for,
             session: node.is_described.then(|| session(node.session_id)),
-            created_ms: node.is_described.then(|| unix_ms(node.created_at)),
+            created_ms: (node.created_at != UNIX_EPOCH).then(|| unix_ms(node.created_at)),
             revocation_requested: node.revocation_requested(),
             readable: contender.is_readable,
             identity: identity.map(IdentityView::from),

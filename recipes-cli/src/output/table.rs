@@ -160,10 +160,11 @@ fn owner(contender: &Contender) -> String {
 /// The time since it queued, by the clocks of the store and of this machine, which may differ.
 /// No store records when it was granted.
 fn age(contender: &Contender, now: SystemTime) -> String {
-    if !contender.participant.is_described {
+    let created_at = contender.participant.created_at;
+    if created_at == SystemTime::UNIX_EPOCH {
         return UNKNOWN.to_owned();
     }
-    let age = now.duration_since(contender.participant.created_at);
+    let age = now.duration_since(created_at);
     short(age.unwrap_or_default())
 }
 

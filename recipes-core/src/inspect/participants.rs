@@ -34,8 +34,8 @@ pub struct Participant {
     /// The session that owns it; 0 if it is not ephemeral, or if that [is not
     /// known](Self::is_described).
     pub session_id: i64,
-    /// When it was created, by the store's clock; the Unix epoch if that [is not
-    /// known](Self::is_described).
+    /// When it was created, by the store's clock, or on etcd, which keeps no times, by that of its process; the Unix
+    /// epoch if that is not known.
     pub created_at: SystemTime,
     /// Whether the store reports the session and the time. Servers of ZooKeeper since 3.8.4 and
     /// 3.9.2 report of a node that this session may not read only its name.
@@ -82,12 +82,17 @@ impl Participant {
 
     /// A participant from a node that was read.
     pub(crate) fn new(path: String, data: Vec<u8>, stat: &NodeStat) -> Self {
+        let created_at = match stat.ctime_ms {
+            // The store keeps no times.
+            0 => Identity::parse(&data).map_or(UNIX_EPOCH, |it| it.since),
+            ms => from_unix_ms(ms),
+        };
         Self {
             sequence: node_name::sequence(node_name::last_part(&path)),
             path,
             data,
             session_id: stat.ephemeral_owner,
-            created_at: from_unix_ms(stat.ctime_ms),
+            created_at,
             is_described: true,
         }
     }
