@@ -98,11 +98,7 @@ impl Reading<'_> {
                 directory,
                 own,
                 first,
-            } => {
-                let created = || self.created.get(directory).cloned();
-                let own = own.clone().or_else(created);
-                self.look(directory, own.as_deref(), *first)?
-            }
+            } => self.look(directory, own.as_deref(), *first)?,
             Asked::Read(path) => self.node(path)?.map(|(data, stat)| Said::Node(data, stat)),
             Asked::Stat(path) => self.node(path)?.map(|(_, stat)| Said::Stat(stat)),
             Asked::Watch(path, number) => {
@@ -221,10 +217,17 @@ impl Reading<'_> {
     fn look(
         &mut self,
         directory: &str,
-        own: Option<&str>,
+        asked: Option<&str>,
         first: u64,
     ) -> Result<Option<Said>, CallError> {
-        let (below, kvs) = (self.keys.below(directory), self.whole_range()?);
+        let created = || self.created.get(directory).cloned();
+        let own = asked.map(ToOwned::to_owned).or_else(created);
+        let below = self.keys.below(directory);
+        // Of those that came later the server counts the keys, and sends none.
+        let kvs = match words::last_ahead(asked) {
+            Some(_) => self.range()?.0,
+            None => self.whole_range()?,
+        };
         let mut names = Vec::with_capacity(kvs.len());
         // By revisions, and a reader next to its writer by the writer's.
         let mut queue = Vec::with_capacity(kvs.len());
@@ -241,7 +244,7 @@ impl Reading<'_> {
         queue.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let own = queue
             .iter()
-            .position(|(_, name, _)| Some(name.as_str()) == own);
+            .position(|(_, name, _)| Some(name) == own.as_ref());
         let right_ahead = own.and_then(|own| queue.get(own.saturating_sub(2)..=own));
         let mut watched = Vec::new();
         for ((_, name, kv), number) in right_ahead.unwrap_or_default().iter().rev().zip(first..) {

@@ -103,6 +103,12 @@ impl Keys {
     }
 }
 
+/// The revision that made a mutex's node of this name, if it is one.
+pub(crate) fn mutex_made_at(name: &str) -> Option<i64> {
+    let (maker, revision) = name.rsplit_once(MUTEX)?;
+    (!maker.is_empty() && revision.len() == REVISION_DIGITS).then(|| revision.parse().ok())?
+}
+
 /// With the number at the end.
 fn numbered_name(name: &str, revision: i64) -> String {
     format!("{name}{revision:0width$}", width = REVISION_DIGITS)
@@ -178,6 +184,18 @@ mod tests {
             let listed = Keys::name("/app/orders/", key.as_bytes(), lease, 57);
             assert_eq!(listed.as_deref(), Some(&*node));
             assert_eq!(keys.node(&path), NodeKey { key, made_at });
+        }
+    }
+
+    #[test]
+    fn mutex_tells_when_its_node_was_made() {
+        let name = format!("_c_{UUID}-lock-0000000000000000057");
+        assert_eq!(mutex_made_at(&name), Some(57));
+        for other in [
+            "lock-0000000000000000057",
+            "_c_x-__WRIT__0000000000000000057",
+        ] {
+            assert_eq!(mutex_made_at(other), None, "{other}");
         }
     }
 

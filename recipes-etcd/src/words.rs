@@ -11,7 +11,7 @@ use recipes_core::internal::BESIDE;
 use recipes_core::{NewNode, NodeMode, NodeOp};
 use recipes_keeper::Asked;
 
-use crate::keys::{Keys, NodeKey};
+use crate::keys::{self, Keys, NodeKey};
 
 /// What a transaction may have of each, `max-txn-ops`, is 128. A transaction inside has what is left.
 const OPERATIONS_MAX: usize = 60;
@@ -83,13 +83,22 @@ pub(crate) fn operations(keys: &Keys, lease: i64, asked: &Asked) -> Vec<TxnOp> {
             vec![TxnOp::get(keys.below(path), Some(options))]
         }
         // With data: the contender will want those of the nodes ahead.
-        Asked::Look { directory, .. } => {
-            let options = GetOptions::new().with_prefix();
+        Asked::Look { directory, own, .. } => {
+            let mut options = GetOptions::new().with_prefix();
+            if let Some(last) = last_ahead(own.as_deref()) {
+                options = options.with_max_create_revision(last);
+            }
             vec![TxnOp::get(keys.below(directory), Some(options))]
         }
         Asked::Read(path) | Asked::Stat(path) | Asked::Watch(path, _) => read(keys, path),
         Asked::Unwatch(_) | Asked::Beat => Vec::new(),
     }
+}
+
+/// The revision after which nobody comes ahead of a contender, if that is so: for one in the queue of a mutex. Next to
+/// a writer a reader may come, and a semaphore has room by all of its leases.
+pub(crate) fn last_ahead(own: Option<&str>) -> Option<i64> {
+    keys::mutex_made_at(own?)
 }
 
 /// Reads a node, and counts what is below it.
