@@ -15,6 +15,7 @@
 
 #[path = "../support/again.rs"]
 mod again;
+mod etcd;
 mod mariadb;
 mod orders;
 #[path = "../support/plot.rs"]
@@ -100,7 +101,7 @@ async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorum
     assert!(outcome.has_all_kinds(), "{outcome:?}");
 }
 
-/// Servers of which one serves at a time: Redis, PostgreSQL, MariaDB.
+/// Servers of which one serves at a time: etcd, Redis, PostgreSQL, MariaDB.
 mod on_one_at_a_time {
     use super::*;
     use crate::primary::{self, Keeps, Machine};
@@ -127,6 +128,18 @@ mod on_one_at_a_time {
         println!("{keeps:?} {all:?}");
         assert!(all.histories >= wanted, "{all:?}");
         assert!(all.has_all_kinds(), "{all:?}");
+    }
+}
+
+mod on_etcd {
+    use test_rig::EtcdServer;
+
+    use crate::on_one_at_a_time::judged;
+    use crate::primary::Keeps;
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
+        judged::<EtcdServer>(Keeps::All).await;
     }
 }
 

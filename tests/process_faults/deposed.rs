@@ -24,7 +24,7 @@ use crate::{LONG, connect, mutex, waiter};
 const TICK: Duration = Duration::from_secs(2);
 const SYNC_LIMIT: &str = "5";
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Runs at the same time. They mostly wait.
 const ABREAST: usize = 3;
 
@@ -128,7 +128,7 @@ struct Run {
     verified_at: u64,
 }
 
-fn seconds(from: u64, to: u64) -> f64 {
+pub(crate) fn seconds(from: u64, to: u64) -> f64 {
     (i128::from(to) - i128::from(from)) as f64 / 1e9
 }
 
@@ -178,7 +178,7 @@ fn ensemble() -> ServerBuilder {
 }
 
 /// Checks the guard all the time. Returns the time of the last check at which it was valid.
-fn look(held: Arc<MutexGuard>) -> JoinHandle<u64> {
+pub(crate) fn look(held: Arc<MutexGuard>) -> JoinHandle<u64> {
     tokio::spawn(async move {
         let mut valid_at = 0;
         loop {
@@ -277,7 +277,7 @@ async fn depose(cell: Cell) -> Option<Run> {
     Some(run)
 }
 
-async fn await_queue_of(session: &Session, count: usize) {
+pub(crate) async fn await_queue_of(session: &Session, count: usize) {
     let directory = mutex(session);
     let queued = async {
         while directory.participants().await.unwrap().len() != count {

@@ -16,6 +16,8 @@
 mod again;
 mod deposed;
 mod ensemble;
+mod etcd_leaders;
+mod etcd_members;
 mod runtime;
 mod server;
 mod sleeper;

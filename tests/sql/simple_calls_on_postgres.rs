@@ -214,7 +214,7 @@ async fn watched_queue(stage: &Stage, length: u64) -> (Caller, Caller, Client, R
 
 type Rings = tokio::sync::mpsc::UnboundedReceiver<String>;
 
-/// Whoever hears that asks nobody else whether a holder is ahead.
+/// The next but one then lists the queue no more.
 #[tokio::test]
 async fn only_the_first_is_rung_as_such() {
     let stage = Stage::set().await;

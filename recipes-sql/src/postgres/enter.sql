@@ -135,7 +135,7 @@ END $$;
 
 -- Deletes a node that goes with a session, and all watches on it: a release. Returns the step of the clock.
 --
--- It rings the other sessions that watched it. They hear whether anything was ahead of the node: if nothing was, whoever
+-- It rings the other sessions that watched it, and reports whether anything was ahead of the node: if nothing was, whoever
 -- comes right behind it need not look for that.
 CREATE OR REPLACE FUNCTION @schema@.leave(
   known_as text, me bigint, timeout bigint, up_dir text, up_name text, dir text, name text

@@ -10,6 +10,7 @@
 //! | 5 | Each node with a number has a name that no other has: `_c_1-lock-`. | The key is the name without the number. The core's names have a UUID. |
 //! | 6 | A transaction names a node once. | etcd compares before it changes anything, and refuses two changes of a key. |
 //! | 7 | Requests that were sent together may have one revision. | They are one transaction. |
+//! | 8 | Of requests that are sent together, none watches a node that an earlier one watches or sets. | A change may be told again to a watch whose answer has shown it: it has the revision of what comes later. The core reads the node after any event. |
 //!
 //! Scripts are made such: four names of nodes and three directories, which nobody deletes, take the place of all
 //! that the generator names.
@@ -31,7 +32,19 @@ pub(crate) fn script(script: Script) -> Script {
     let Script { mut steps } = differences_served::script(script);
     for step in &mut steps {
         match step {
-            Step::Ask { requests, .. } => requests.iter_mut().for_each(|it| author.request(it)),
+            Step::Ask { requests, .. } => {
+                requests.iter_mut().for_each(|it| author.request(it));
+                // 8
+                let mut named = BTreeSet::new();
+                requests.retain(|it| match it {
+                    Request::Watch(place) => named.insert(place.clone()),
+                    Request::Multi(changes) => {
+                        named.extend(changes.iter().filter_map(set));
+                        true
+                    }
+                    _ => true,
+                });
+            }
             Step::Forget { request, .. } => author.request(request),
             _ => {}
         }
@@ -137,6 +150,13 @@ fn key(change: &Change) -> String {
         Change::Delete(place, _) | Change::Set(place, _, _) | Change::Check(place, _) => place,
     };
     place.0.trim_end_matches(['+', '#']).to_owned()
+}
+
+fn set(change: &Change) -> Option<Place> {
+    match change {
+        Change::Set(place, ..) => Some(place.clone()),
+        _ => None,
+    }
 }
 
 /// Whether no script for etcd can have this outcome.

@@ -51,9 +51,12 @@ impl Numbers {
     fn place(&self, Place(place): &mut Place) {
         if let Some(named) = place.strip_suffix('#') {
             let name = named.rsplit('/').next().unwrap_or_default();
-            let zeros = "0".repeat(if self.is_etcd { 19 } else { 10 });
-            let digits = self.by_name.get(name).unwrap_or(&zeros);
-            *place = format!("{named}{digits}");
+            let digits = self.by_name.get(name).map(String::as_str);
+            let nobodys = match self.is_etcd {
+                true => "0999999999999999999",
+                false => "9999999999",
+            };
+            *place = format!("{named}{}", digits.unwrap_or(nobodys));
         } else if let Some(named) = place.strip_suffix('+').filter(|_| !self.is_etcd) {
             *place = named.to_owned();
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use recipes_core::{NewNode, NodeMode, Nodes, SessionOptions};
+use recipes_core::{NewNode, NodeMode, Nodes, NodesError, SessionOptions};
 use test_rig::TestEnsemble;
 
 use crate::client::{Client, Lists};
@@ -70,7 +70,13 @@ impl Served {
 async fn session(ensemble: &TestEnsemble, through: Option<&str>) -> Arc<dyn Nodes> {
     let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
     let store = ensemble.store_at(through, options, CONTAINER_REST);
-    store.connect().await.unwrap()
+    loop {
+        match store.connect().await {
+            // A busy member of etcd takes longer than a session waits for it. It is tried again, as by the options.
+            Err(NodesError::Unknown(_)) if matches!(ensemble, TestEnsemble::Etcd(_)) => {}
+            connected => return connected.unwrap(),
+        }
+    }
 }
 
 fn tree(operator: &dyn Nodes, path: String) -> BoxFuture<'_, Vec<Leaf>> {
