@@ -124,6 +124,7 @@ impl Reading<'_> {
             number,
             made_at: stat.czxid,
             read_at: self.read_at,
+            is_own: stat.ephemeral_owner == self.lease,
         }));
     }
 

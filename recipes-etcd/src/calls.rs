@@ -159,6 +159,7 @@ impl Calls {
                         number: watch.number,
                         made_at: seen.czxid,
                         read_at: revision,
+                        is_own: seen.owner == kept.id,
                     }))?;
                     None
                 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{call_error, refusal_of_session};
+use crate::answers::{by, call_error, refusal_of_session};
 use crate::watching::{Do, Event, Found, Wanted, Watching};
 
 /// The watch on the session's own key.
@@ -88,8 +88,19 @@ impl News {
                     if self.heard(&response)? {
                         return Ok(Loss::Session);
                     }
+                    // What has come with it may be of the same revision.
+                    while let Some(more) = self.responses.message().now_or_never() {
+                        let more = more.map_err(call_error)?;
+                        let more = more.ok_or_else(|| CallError::unexpected("the end of the stream"))?;
+                        if self.heard(&more)? {
+                            return Ok(Loss::Session);
+                        }
+                    }
                 }
-                found = &mut looking => self.watching.looked(found?),
+                found = &mut looking => {
+                    let (revision, found) = found?;
+                    self.watching.looked(revision, found);
+                }
                 asked = self.asked.recv() => match asked {
                     Some(Ask::Watch(wanted)) => self.watching.watch(wanted),
                     Some(Ask::Unwatch(key)) => self.watching.unwatch(&key),
@@ -161,8 +172,8 @@ impl News {
 async fn look(
     mut kv: KvClient,
     mut keys: Vec<(i64, String)>,
-) -> Result<Vec<(i64, Found)>, CallError> {
-    let mut found = Vec::with_capacity(keys.len());
+) -> Result<(i64, Vec<(i64, Found)>), CallError> {
+    let (mut found, mut as_of) = (Vec::with_capacity(keys.len()), i64::MAX);
     while !keys.is_empty() {
         let now: Vec<_> = keys.drain(..keys.len().min(LOOKED_MAX)).collect();
         let get = |key: &str| {
@@ -171,7 +182,10 @@ async fn look(
         };
         let gets: Vec<_> = now.iter().map(|(_, key)| get(key)).collect();
         let done = kv.txn(Txn::new().and_then(gets)).await;
-        let answers = done.map_err(call_error)?.op_responses();
+        let done = done.map_err(call_error)?;
+        let (_, revision) = by(done.header())?;
+        as_of = as_of.min(revision);
+        let answers = done.op_responses();
         if answers.len() != now.len() {
             return Err(CallError::unexpected("other keys than were looked at"));
         }
@@ -183,5 +197,5 @@ async fn look(
             found.push((*id, kv.map(|kv| (kv.create_revision(), kv.mod_revision()))));
         }
     }
-    Ok(found)
+    Ok((as_of, found))
 }

@@ -20,6 +20,8 @@ pub(crate) struct Wanted {
     pub(crate) made_at: i64,
     /// The revision as of which it was read. What happened until then is known.
     pub(crate) read_at: i64,
+    /// Whether it goes with the session itself.
+    pub(crate) is_own: bool,
 }
 
 /// The watches of one connection. Those of the server have numbers of their own.
@@ -36,6 +38,8 @@ pub(crate) struct Watching {
 struct Entry {
     wanted: Wanted,
     stage: Stage,
+    /// The last revision as of which it was read.
+    known_to: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,7 @@ impl Watching {
 
     /// What is to be done, in this order.
     pub(crate) fn take(&mut self) -> Vec<Do> {
+        self.release();
         std::mem::take(&mut self.out)
     }
 
@@ -97,16 +102,20 @@ impl Watching {
         }
         // A key that is made again is another node. The end of the one before is still told by its own watch.
         self.last_id += 1;
-        let (id, stage) = (self.last_id, Stage::Asked);
+        let id = self.last_id;
         self.out.push(Do::Watch(id, wanted.key.clone()));
         self.by_key.insert(wanted.key.clone(), id);
-        self.by_id.insert(id, Entry { wanted, stage });
+        let entry = Entry {
+            known_to: wanted.read_at,
+            stage: Stage::Asked,
+            wanted,
+        };
+        self.by_id.insert(id, entry);
     }
 
     pub(crate) fn unwatch(&mut self, key: &str) {
         if let Some(id) = self.by_key.get(key).copied() {
             self.end(id, None);
-            self.release();
         }
     }
 
@@ -117,7 +126,6 @@ impl Watching {
         };
         let is_whole = revision <= entry.wanted.read_at;
         entry.stage = if is_whole { Stage::Whole } else { Stage::There };
-        self.release();
     }
 
     /// The keys of which it is to be asked what they are like.
@@ -134,8 +142,8 @@ impl Watching {
         looked
     }
 
-    /// What they were like.
-    pub(crate) fn looked(&mut self, found: Vec<(i64, Found)>) {
+    /// What they were like as of a revision.
+    pub(crate) fn looked(&mut self, revision: i64, found: Vec<(i64, Found)>) {
         for (id, found) in found {
             let Some(entry) = self.by_id.get_mut(&id) else {
                 continue;
@@ -146,23 +154,26 @@ impl Watching {
             match found {
                 Some((made, changed)) if made == made_at && changed <= read_at.max(made) => {
                     entry.stage = Stage::Whole;
+                    entry.known_to = revision;
                 }
                 Some((made, _)) if made == made_at => self.end(id, Some(NodeEvent::Changed)),
                 _ => self.end(id, Some(NodeEvent::Deleted)),
             }
         }
-        self.release();
     }
 
-    /// The server tells of events, in the order in which they happened.
+    /// The server tells of events, in the order of their revisions. Those of one revision come in any order.
     pub(crate) fn happened(&mut self, events: impl IntoIterator<Item = Event>) {
         self.held.extend(events);
-        self.release();
     }
 
     /// Tells what may be told.
     fn release(&mut self) {
         let mut kept = VecDeque::new();
+        let by_id = &self.by_id;
+        let is_own = |it: &Event| by_id.get(&it.id).is_some_and(|it| it.wanted.is_own);
+        let held = self.held.make_contiguous();
+        held.sort_by_key(|it| (it.revision, !is_own(it)));
         while let Some(event) = self.held.pop_front() {
             let Some(Entry { wanted, .. }) = self.by_id.get(&event.id) else {
                 continue;
@@ -170,7 +181,9 @@ impl Watching {
             if event.revision <= wanted.read_at {
                 continue;
             }
-            if self.is_unclear(directory(&wanted.key)) {
+            let of = directory(&wanted.key).to_owned();
+            let may_be_all = event.is_deletion && wanted.is_own;
+            if self.is_unclear(&of) || may_be_all && self.looks_again(&of, event) {
                 kept.push_back(event);
                 continue;
             }
@@ -187,6 +200,20 @@ impl Watching {
     fn is_unclear(&self, of: &str) -> bool {
         let mut entries = self.by_id.values();
         entries.any(|it| it.stage != Stage::Whole && directory(&it.wanted.key) == of)
+    }
+
+    /// What has deleted one node of the session may have deleted all of them, as the end of its lease does, and etcd
+    /// tells of the keys of one revision in any order. So the others are looked at first. Whether there are any.
+    fn looks_again(&mut self, of: &str, event: Event) -> bool {
+        let mut any = false;
+        for (id, entry) in &mut self.by_id {
+            let is_other = *id != event.id && entry.wanted.is_own;
+            if is_other && entry.known_to < event.revision && directory(&entry.wanted.key) == of {
+                entry.stage = Stage::There;
+                any = true;
+            }
+        }
+        any
     }
 
     fn end(&mut self, id: i64, told: Option<NodeEvent>) {
@@ -218,6 +245,7 @@ mod tests {
             number,
             made_at: 10,
             read_at,
+            is_own: name != "ahead",
         }
     }
 
@@ -288,7 +316,7 @@ mod tests {
             watching.take();
             assert_eq!(watching.look(), [(1, "/a/ahead".to_owned())]);
             assert!(watching.look().is_empty(), "once");
-            watching.looked(vec![(1, found)]);
+            watching.looked(30, vec![(1, found)]);
             let expected: Vec<_> = told
                 .into_iter()
                 .flat_map(|it| [Do::Cancel(1), tell("ahead", 2, it)])
@@ -308,7 +336,7 @@ mod tests {
         watching.created(1, 25);
         assert!(watching.take().is_empty(), "own is not known");
         let own = watching.look();
-        watching.looked(vec![(own[0].0, None)]);
+        watching.looked(26, vec![(own[0].0, None)]);
         let told = [
             Do::Cancel(1),
             tell("own", 1, NodeEvent::Deleted),
@@ -316,6 +344,37 @@ mod tests {
             tell("ahead", 2, NodeEvent::Deleted),
         ];
         assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn end_of_ones_own_node_is_told_first_of_one_revision() {
+        let mut watching = two();
+        watching.happened([deleted(3, 26), deleted(2, 26)]);
+        let told = [
+            Do::Cancel(2),
+            tell("own", 1, NodeEvent::Deleted),
+            Do::Cancel(3),
+            tell("ahead", 2, NodeEvent::Deleted),
+        ];
+        assert_eq!(watching.take(), told);
+    }
+
+    #[test]
+    fn end_of_a_node_of_the_session_is_told_once_the_others_are_known_to_be_there() {
+        let mut watching = Watching::default();
+        watching.watch(wanted("first", 1, 20));
+        watching.watch(wanted("own", 2, 20));
+        watching.take();
+        watching.created(1, 20);
+        watching.created(2, 20);
+        watching.happened([deleted(1, 26)]);
+        assert!(watching.take().is_empty(), "the other may be gone with it");
+        assert_eq!(watching.look(), [(2, "/a/own".to_owned())]);
+        watching.looked(26, vec![(2, Some((10, 10)))]);
+        assert_eq!(
+            watching.take(),
+            [Do::Cancel(1), tell("first", 1, NodeEvent::Deleted)]
+        );
     }
 
     #[test]
