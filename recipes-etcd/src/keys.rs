@@ -81,7 +81,7 @@ impl Keys {
         let key = std::str::from_utf8(key).ok()?;
         let path = key.strip_prefix(&self.prefix)?;
         let (directory, name) = path.rsplit_once('/')?;
-        (!directory.starts_with("//") && !directory.ends_with('/') && !name.is_empty())
+        (!path.contains("//") && !name.is_empty())
             .then(|| format!("{directory}/{}", name_of(name, lease, create_revision)))
     }
 

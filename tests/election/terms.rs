@@ -10,12 +10,15 @@ use crate::{LAYOUTS, PATH, election, ids};
 
 on_every_ensemble!(
     one_candidate_leads_and_the_others_follow_in_order,
-    nodes_have_the_layout_of_curator_and_the_id_as_data,
     campaigns_of_one_process_are_candidates_of_their_own,
     try_leads_only_an_election_without_candidates,
     stranger_ahead_of_all_keeps_everybody_waiting,
     mutex_on_the_path_excludes_the_leader,
     factory_makes_the_election_of_a_key,
+);
+on_every_ensemble!(
+    but_etcd:
+    nodes_have_the_layout_of_curator_and_the_id_as_data,
 );
 
 async fn one_candidate_leads_and_the_others_follow_in_order(ensemble: TestEnsemble) {

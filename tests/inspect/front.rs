@@ -13,10 +13,13 @@ use crate::enqueue;
 const PATH: &str = "/locks/orders";
 
 on_every_ensemble!(
-    front_of_a_queue_is_read_and_the_rest_counted,
     front_of_what_only_strangers_block_is_those,
     left_node_is_shown_before_anybody_waits_for_it,
     owners_within_others_are_named_with_them_and_deadlocks_over_both_found,
+);
+on_every_ensemble!(
+    but_etcd:
+    front_of_a_queue_is_read_and_the_rest_counted,
 );
 
 async fn front_of_a_queue_is_read_and_the_rest_counted(ensemble: TestEnsemble) {

@@ -16,8 +16,11 @@ const PATH: &str = "/locks/orders";
 
 on_every_ensemble!(
     bad_paths_are_refused_before_anything_is_sent,
-    what_is_no_lock_is_told_apart_from_what_is_not_there,
     session_that_is_closed_has_no_connection,
+);
+on_every_ensemble!(
+    but_etcd:
+    what_is_no_lock_is_told_apart_from_what_is_not_there,
 );
 on_ensembles_of_their_own!(ensemble_that_is_down_is_no_connection);
 

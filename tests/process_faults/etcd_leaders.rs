@@ -1,8 +1,7 @@
 //! Leaders of etcd that were deposed and have not noticed.
 //!
 //! A leader that is cut off answers nothing that a quorum must stand behind, but it prolongs leases by its own clock
-//! until it steps down, in the time of an election. One whose clock is slow, because its process hardly runs,
-//! goes on for longer than the others wait. The next leader gives each lease its full time, and then ends it.
+//! until it steps down, in the time of an election, or later if its process hardly runs. The next leader gives each lease its full time, and then ends it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ on_every_ensemble!(
     contender_without_a_uuid_takes_its_place_by_its_number,
 );
 on_every_ensemble!(
-    directories:
+    but_etcd:
     stranger_that_sorts_in_front_is_waited_for,
     contenders_of_go_and_kazoo_take_their_places_by_their_numbers,
     reaped_parents_are_made_again_and_tokens_go_on_rising,

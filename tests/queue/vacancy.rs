@@ -92,7 +92,7 @@ on_every_ensemble!(
     session_closes_at_once_beside_a_lock_that_knows_its_directory,
 );
 on_every_ensemble!(
-    directories:
+    but_etcd:
     directory_made_anew_is_not_the_one_that_was_vacant,
     stranger_that_comes_to_be_ahead_is_waited_for,
     what_an_ended_session_knew_is_forgotten,

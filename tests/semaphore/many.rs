@@ -15,10 +15,11 @@ const A_WHILE: Duration = Duration::from_secs(10);
 /// What contends in a test.
 const SOME: usize = 200;
 
+on_every_ensemble!(request_that_the_store_cannot_take_is_refused,);
 on_every_ensemble!(
+    but_etcd:
     thousand_permits_are_granted_at_once,
     permits_that_many_wait_for_are_granted_together,
-    request_that_the_store_cannot_take_is_refused,
 );
 
 async fn thousand_permits_are_granted_at_once(ensemble: TestEnsemble) {

@@ -6,8 +6,8 @@
 /// A behaviour is an `async fn` of this file that takes a [`TestEnsemble`](crate::TestEnsemble) that no
 /// other test sees. The macro registers it: the tests are `behaviour::in_memory`,
 /// `behaviour::on_a_real_server`, `behaviour::on_etcd`, `behaviour::on_redis`, `behaviour::on_postgres` and
-/// `behaviour::on_mariadb`. Behaviours of ZooKeeper alone come after `zookeeper:`, those of directories that are
-/// nodes of their own and count their children after `directories:`: etcd has none. One that is not
+/// `behaviour::on_mariadb`. Behaviours of ZooKeeper alone come after `zookeeper:`, those that etcd cannot show after
+/// `but_etcd:`: it has no directories that count their nodes, and no transaction of more than some hundred operations. One that is not
 /// registered is dead code, of which the compiler warns.
 ///
 /// ```ignore
@@ -26,7 +26,7 @@ macro_rules! on_every_ensemble {
     (zookeeper: $($behaviour:ident),+ $(,)?) => {
         $crate::on_every_ensemble!(@each [$($behaviour)+] shared [on_a_real_server]);
     };
-    (directories: $($behaviour:ident),+ $(,)?) => {
+    (but_etcd: $($behaviour:ident),+ $(,)?) => {
         $crate::on_every_ensemble!(
             @each [$($behaviour)+] shared [on_a_real_server on_redis on_postgres on_mariadb]
         );

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{AcquireMachine, Action, Failure, Member, Stage};
-use crate::names::node_name;
 use crate::names::node_name::LockKind;
+use crate::names::order::Rank;
 use crate::rules::admission::{self, Blockers, Place, Verdict};
 use crate::rules::delay::{Ahead, Awaited};
 use crate::rules::mixed::{self, Mixed};
@@ -228,15 +228,13 @@ impl AcquireMachine {
     /// Whether this is a lease, and another one of this attempt is behind it. All are granted
     /// together, so the last one decides: if it may hold, so may those ahead of it.
     fn is_decided_by_another(&self, member: usize) -> bool {
-        let rank = |it: &Member| {
-            let node = it.stage.node()?;
-            node_name::sequence(&node.name)
-        };
+        // One transaction may have given them one number.
         let own = self.members.get(member);
-        let own = own.filter(|it| it.kind == LockKind::Permit).and_then(rank);
+        let own = own.filter(|it| it.kind == LockKind::Permit);
+        let own = own.and_then(rank_of_lease);
         let group = self.members.get(self.group(member)).unwrap_or_default();
         // They are mostly in the order of their numbers, so the last is asked first.
-        own.is_some() && group.iter().rev().any(|it| rank(it) > own)
+        own.is_some() && group.iter().rev().any(|it| rank_of_lease(it) > own)
     }
 
     /// Whether the deletion of our nodes up to this member would have been reported before that of
@@ -339,4 +337,10 @@ fn still_ahead(
         false => (nearest_first.to_vec(), !is_gone(nearest)),
     };
     waits.then(|| left.into_iter().map(str::to_owned).collect())
+}
+
+/// Where a member's lease stands among all.
+fn rank_of_lease(member: &Member) -> Option<Rank<'_>> {
+    let node = member.stage.node()?;
+    Some(Rank::new(LockKind::Permit, &node.name))
 }
