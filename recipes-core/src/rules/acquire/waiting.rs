@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{AcquireMachine, Action, Failure, Member, Stage};
-use crate::names::node_name::LockKind;
+use crate::names::node_name::{self, LockKind};
 use crate::names::order::Rank;
 use crate::rules::admission::{self, Blockers, Place, Verdict};
 use crate::rules::delay::{Ahead, Awaited};
