@@ -223,11 +223,18 @@ impl<'a> InFlight<'a> {
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
         let (core, mut repeated) = (self.session.core(), Vec::new());
+        let is_new = |it: &&usize| self.cleanup_guard.ask(**it).is_none();
+        let new = members.iter().filter(is_new);
+        let mut uuids: Vec<_> = new.map(|_| core.store.new_uuid()).collect();
+        // One transaction may give several leases one number. Then their names decide, and they follow the members.
+        uuids.sort_unstable();
+        let mut uuids = uuids.into_iter();
         for member in &members {
             if self.cleanup_guard.ask(*member).is_some() {
                 repeated.push(*member);
+            } else if let Some(uuid) = uuids.next() {
+                self.cleanup_guard.uuid(*member, || uuid);
             }
-            self.cleanup_guard.uuid(*member, || core.store.new_uuid());
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
         }
