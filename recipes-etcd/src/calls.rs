@@ -259,8 +259,14 @@ impl Calls {
         let operations = asked.iter();
         let operations = operations.flat_map(|it| words::operations(&self.keys, kept.id, it));
         let txn = words::of_session(&kept.key, self.number, operations.collect());
-        let done = kept.commit(&self.client, txn).await?;
-        let (done, revision) = done.ok_or(Failed::NoLease)?;
+        let deleted = words::deleted(&self.keys, asked);
+        self.ask(Ask::Leaving(deleted.clone()))
+            .map_err(Failed::Lost)?;
+        let done = kept.commit(&self.client, txn).await;
+        let revision = done.as_ref().ok().and_then(|done| Some(done.as_ref()?.1));
+        self.ask(Ask::Left(deleted, revision))
+            .map_err(Failed::Lost)?;
+        let (done, revision) = done?.ok_or(Failed::NoLease)?;
         let mut asks = Vec::new();
         let mut reading = Reading {
             keys: &self.keys,

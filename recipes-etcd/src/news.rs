@@ -29,6 +29,10 @@ pub(crate) enum Ask {
     Watch(Wanted),
     /// By its key.
     Unwatch(String),
+    /// The session is about to delete these keys.
+    Leaving(Vec<String>),
+    /// It has, by this revision, if that is known.
+    Left(Vec<String>, Option<i64>),
 }
 
 /// The stream of one connection.
@@ -82,6 +86,11 @@ impl News {
         loop {
             tokio::select! {
                 biased;
+                // First: whoever deletes a key says so before.
+                asked = self.asked.recv() => match asked {
+                    Some(asked) => self.asked(asked),
+                    None => return Ok(Loss::Connection),
+                },
                 response = self.responses.message() => {
                     let response = response.map_err(call_error)?;
                     let response = response.ok_or_else(|| CallError::unexpected("the end of the stream"))?;
@@ -101,11 +110,6 @@ impl News {
                     let (revision, found) = found?;
                     self.watching.looked(revision, found);
                 }
-                asked = self.asked.recv() => match asked {
-                    Some(Ask::Watch(wanted)) => self.watching.watch(wanted),
-                    Some(Ask::Unwatch(key)) => self.watching.unwatch(&key),
-                    None => return Ok(Loss::Connection),
-                },
             }
             self.act().await?;
             if futures::future::FusedFuture::is_terminated(&looking) {
@@ -114,6 +118,15 @@ impl News {
                     looking = look(self.kv.clone(), keys).boxed().fuse();
                 }
             }
+        }
+    }
+
+    fn asked(&mut self, asked: Ask) {
+        match asked {
+            Ask::Watch(wanted) => self.watching.watch(wanted),
+            Ask::Unwatch(key) => self.watching.unwatch(&key),
+            Ask::Leaving(keys) => self.watching.leaving(&keys),
+            Ask::Left(keys, revision) => self.watching.left(&keys, revision),
         }
     }
 

@@ -40,6 +40,18 @@ struct Entry {
     stage: Stage,
     /// The last revision as of which it was read.
     known_to: i64,
+    left: Left,
+}
+
+/// Whether the session itself has deleted a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Not that it knew.
+    No,
+    /// It is about to.
+    Perhaps,
+    /// By this revision, which has deleted nothing else but what the session named.
+    At(i64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +120,7 @@ impl Watching {
         let entry = Entry {
             known_to: wanted.read_at,
             stage: Stage::Asked,
+            left: Left::No,
             wanted,
         };
         self.by_id.insert(id, entry);
@@ -116,6 +129,25 @@ impl Watching {
     pub(crate) fn unwatch(&mut self, key: &str) {
         if let Some(id) = self.by_key.get(key).copied() {
             self.end(id, None);
+        }
+    }
+
+    /// The session is about to delete these keys.
+    pub(crate) fn leaving(&mut self, keys: &[String]) {
+        self.set_left(keys, Left::Perhaps);
+    }
+
+    /// It has, by this revision, or it has not, as far as is known.
+    pub(crate) fn left(&mut self, keys: &[String], revision: Option<i64>) {
+        self.set_left(keys, revision.map_or(Left::No, Left::At));
+    }
+
+    fn set_left(&mut self, keys: &[String], left: Left) {
+        for key in keys {
+            let id = self.by_key.get(key);
+            if let Some(entry) = id.and_then(|id| self.by_id.get_mut(id)) {
+                entry.left = left;
+            }
         }
     }
 
@@ -175,15 +207,18 @@ impl Watching {
         let held = self.held.make_contiguous();
         held.sort_by_key(|it| (it.revision, !is_own(it)));
         while let Some(event) = self.held.pop_front() {
-            let Some(Entry { wanted, .. }) = self.by_id.get(&event.id) else {
+            let Some(Entry { wanted, left, .. }) = self.by_id.get(&event.id) else {
                 continue;
             };
             if event.revision <= wanted.read_at {
                 continue;
             }
             let of = directory(&wanted.key).to_owned();
-            let may_be_all = event.is_deletion && wanted.is_own;
-            if self.is_unclear(&of) || may_be_all && self.looks_again(&of, event) {
+            let is_own = event.is_deletion && wanted.is_own;
+            let is_explained = *left == Left::At(event.revision);
+            let is_open = is_own && *left == Left::Perhaps;
+            let may_be_all = is_own && !is_open && !is_explained;
+            if is_open || self.is_unclear(&of) || may_be_all && self.looks_again(&of, event) {
                 kept.push_back(event);
                 continue;
             }
@@ -202,7 +237,7 @@ impl Watching {
         entries.any(|it| it.stage != Stage::Whole && directory(&it.wanted.key) == of)
     }
 
-    /// What has deleted one node of the session may have deleted all of them, as the end of its lease does, and etcd
+    /// What has deleted a node of the session, and was not the session, may have deleted all of them, as the end of its lease does, and etcd
     /// tells of the keys of one revision in any order. So the others are looked at first. Whether there are any.
     fn looks_again(&mut self, of: &str, event: Event) -> bool {
         let mut any = false;
@@ -375,6 +410,42 @@ mod tests {
             watching.take(),
             [Do::Cancel(1), tell("first", 1, NodeEvent::Deleted)]
         );
+    }
+
+    #[test]
+    fn node_that_the_session_deletes_itself_takes_no_other_with_it() {
+        let mut watching = Watching::default();
+        watching.watch(wanted("first", 1, 20));
+        watching.watch(wanted("own", 2, 20));
+        watching.take();
+        watching.created(1, 20);
+        watching.created(2, 20);
+        let first = ["/a/first".to_owned()];
+        watching.leaving(&first);
+        watching.happened([deleted(1, 26)]);
+        assert!(watching.take().is_empty() && watching.look().is_empty());
+        watching.left(&first, Some(26));
+        let told = [Do::Cancel(1), tell("first", 1, NodeEvent::Deleted)];
+        assert_eq!(watching.take(), told);
+        assert!(watching.look().is_empty());
+    }
+
+    #[test]
+    fn node_that_others_delete_as_the_session_wants_to_may_not_be_the_only_one() {
+        for revision in [None, Some(27)] {
+            let mut watching = Watching::default();
+            watching.watch(wanted("first", 1, 20));
+            watching.watch(wanted("own", 2, 20));
+            watching.take();
+            watching.created(1, 20);
+            watching.created(2, 20);
+            let first = ["/a/first".to_owned()];
+            watching.leaving(&first);
+            watching.happened([deleted(1, 26)]);
+            watching.left(&first, revision);
+            assert!(watching.take().is_empty());
+            assert_eq!(watching.look(), [(2, "/a/own".to_owned())]);
+        }
     }
 
     #[test]

@@ -65,6 +65,20 @@ fn entered_by(operation: &NodeOp) -> Option<&str> {
     }
 }
 
+/// The keys that requests delete.
+pub(crate) fn deleted(keys: &Keys, asked: &[Asked]) -> Vec<String> {
+    let mut deleted = Vec::new();
+    for asked in asked {
+        let Asked::Multi(operations) = asked else {
+            continue;
+        };
+        let deletes = operations.iter();
+        let deletes = deletes.filter(|it| matches!(it, NodeOp::Delete { .. }));
+        deleted.extend(deletes.map(|it| key(keys, it).key));
+    }
+    deleted
+}
+
 /// A transaction of the session with this key, as long as it is used over the connection with this number.
 pub(crate) fn of_session(session_key: &str, number: u64, operations: Vec<TxnOp>) -> Txn {
     let is_ours = Compare::value(session_key, CompareOp::Equal, connection(number));
