@@ -262,9 +262,16 @@ async fn node_that_was_removed_unnoticed_is_joined_by_nobody(ensemble: TestEnsem
     let first = lock.read().await.unwrap();
     ensemble.delete(&node(&first)).await;
     let next = lock.read().await.unwrap();
-    assert_ne!(node(&next), node(&first));
-    next.verify().await.unwrap();
-    next.release().await.unwrap();
+    let is_slow = !matches!(ensemble, TestEnsemble::Memory(_)) && node(&next) == node(&first);
+    if is_slow {
+        // On a busy machine it was watched by then, and the news are on their way.
+        assert_eq!(next.lost().await.reason, LostReason::NodeRemoved);
+        next.release().await.unwrap_err();
+    } else {
+        assert_ne!(node(&next), node(&first));
+        next.verify().await.unwrap();
+        next.release().await.unwrap();
+    }
     first.release().await.unwrap_err();
 }
 
