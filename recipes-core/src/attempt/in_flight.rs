@@ -232,9 +232,9 @@ impl<'a> InFlight<'a> {
         for member in &members {
             if self.cleanup_guard.ask(*member).is_some() {
                 repeated.push(*member);
-            } else if let Some(uuid) = uuids.next() {
-                self.cleanup_guard.uuid(*member, || uuid);
             }
+            let fresh = || uuids.next().unwrap_or_else(|| core.store.new_uuid());
+            self.cleanup_guard.uuid(*member, fresh);
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
         }
