@@ -181,10 +181,12 @@ async fn deletion_is_told_by_nobody_who_only_says_so() {
     let sees: String = other.query_one(sees, &[]).await.unwrap().get(0);
     server.sql(BLIND).await.unwrap();
     let channel = format!("lock_recipes_{}", two.session_id().unwrap());
-    for said in ["'/'", "'/1'", "'/' || encode(sha256('/1'), 'hex')", "''"] {
-        for number in 1..=20 {
-            let ring = format!("SELECT pg_notify('{channel}', {number} || {said})");
-            other.batch_execute(&ring).await.unwrap();
+    for what in ["", "D", "F"] {
+        for said in ["'/'", "'/1'", "'/' || encode(sha256('/1'), 'hex')", "''"] {
+            for number in 1..=20 {
+                let ring = format!("SELECT pg_notify('{channel}', '{what}' || {number} || {said})");
+                other.batch_execute(&ring).await.unwrap();
+            }
         }
     }
     // Behind the rings, on the connection that they come on.
