@@ -93,7 +93,7 @@ pub mod internal {
     pub use crate::driver::locks::{Locks, sealed};
     pub use crate::driver::one_or_more::OneOrMore;
     pub use crate::driver::permits::SemaphoreInternals;
-    pub use crate::error::address::{check_secrets, parameters, without_secrets};
+    pub use crate::error::address::{check_secrets, decoded, parameters, without_secrets};
     pub use crate::inspect::first::{FirstWatcher, Queued};
     pub use crate::inspect::front::{Front, inspect_front};
     pub use crate::inspect::{inspect_with_strangers, scan_with_strangers};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recipes_core::ConfigError;
-use recipes_core::internal::{check_secrets, parameters, without_secrets};
+use recipes_core::internal::{check_secrets, decoded, parameters, without_secrets};
 
 use crate::server::Etcd;
 use crate::servers::{Secret, Servers};
@@ -84,11 +84,7 @@ fn login(secrets: &str) -> Result<Option<(String, Secret)>, String> {
     }
     let (user, password) = secrets.split_once(':').unwrap_or((secrets, ""));
     let decode = |text: &str| {
-        let decoded = parameters(&format!("x://x?v={text}")).ok();
-        let value = decoded.and_then(|it| it.into_iter().next());
-        value
-            .map(|(_, value)| value)
-            .ok_or_else(|| "user or password are not encoded as in a URL".to_owned())
+        decoded(text).ok_or_else(|| "user or password are not encoded as in a URL".to_owned())
     };
     Ok(Some((decode(user)?, Secret(decode(password)?))))
 }
@@ -112,6 +108,9 @@ mod tests {
         let (user, Secret(password)) = address.servers.login.clone().unwrap();
         assert_eq!((&*user, &*password), ("bob", "s@cret"));
         assert!(!format!("{:?}", address.servers).contains("s@cret"));
+        let address = Address::parse("etcd://bob:a&b=c;d+e@e1").unwrap();
+        let (_, Secret(password)) = address.servers.login.clone().unwrap();
+        assert_eq!(password, "a&b=c;d+e");
     }
 
     #[test]

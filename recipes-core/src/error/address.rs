@@ -60,7 +60,9 @@ pub fn parameters(address: &str) -> Result<Vec<(String, String)>, ConfigError> {
     decoded.ok_or_else(|| ConfigError::invalid_address(address, wrong))
 }
 
-fn decoded(text: &str) -> Option<String> {
+/// A part of an address without its `%`. `None` if one begins no character.
+#[must_use]
+pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
