@@ -341,6 +341,17 @@ pub(crate) enum Failed {
     Lost(CallError),
 }
 
+impl Failed {
+    /// Of a transaction that no rights and no sizes can be the matter with: `None` if the session is over.
+    pub(crate) fn or_over<T>(self) -> Result<Option<T>, CallError> {
+        match self {
+            Self::NoLease => Ok(None),
+            Self::Refused(error) => Err(CallError::Lost(Arc::new(error))),
+            Self::Lost(error) => Err(error),
+        }
+    }
+}
+
 /// What an error of the client means. Every one that is not a refusal by the server is an unknown outcome.
 pub(crate) fn failed(error: Error) -> Failed {
     let Error::GRpcStatus(status) = &error else {

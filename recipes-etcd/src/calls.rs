@@ -119,12 +119,8 @@ impl Calls {
             .when([ours])
             .and_then([put])
             .or_else([TxnOp::get(key, None)]);
-        match kept.commit(&self.client, txn).await {
-            Ok(taken) => Ok(taken.is_some()),
-            Err(Failed::NoLease) => Ok(false),
-            Err(Failed::Refused(error)) => Err(CallError::Lost(Arc::new(error))),
-            Err(Failed::Lost(error)) => Err(error),
-        }
+        let taken = kept.commit(&self.client, txn).await;
+        Ok(taken.or_else(Failed::or_over)?.is_some())
     }
 
     /// What has happened to what is watched, and watches it on.
@@ -201,12 +197,9 @@ impl Calls {
         operations: Vec<TxnOp>,
     ) -> Result<Option<(Vec<TxnOpResponse>, i64)>, CallError> {
         let txn = words::of_session(&kept.key, self.number, operations);
-        match kept.commit(&self.client, txn).await {
-            Ok(done) => Ok(done.map(|(done, revision)| (done.op_responses(), revision))),
-            Err(Failed::NoLease) => Ok(None),
-            Err(Failed::Refused(error)) => Err(CallError::Lost(Arc::new(error))),
-            Err(Failed::Lost(error)) => Err(error),
-        }
+        let done = kept.commit(&self.client, txn).await;
+        let done = done.or_else(Failed::or_over)?;
+        Ok(done.map(|(done, revision)| (done.op_responses(), revision)))
     }
 
     /// An answer to what was sent then is not handed out before the session certainly lives for its timeout after

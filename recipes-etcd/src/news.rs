@@ -91,19 +91,16 @@ impl News {
                     Some(asked) => self.asked(asked),
                     None => return Ok(Loss::Connection),
                 },
-                response = self.responses.message() => {
-                    let response = response.map_err(call_error)?;
-                    let response = response.ok_or_else(|| CallError::unexpected("the end of the stream"))?;
-                    if self.heard(&response)? {
-                        return Ok(Loss::Session);
-                    }
+                first = self.responses.message() => {
+                    let mut next = Some(first);
                     // What has come with it may be of the same revision.
-                    while let Some(more) = self.responses.message().now_or_never() {
-                        let more = more.map_err(call_error)?;
-                        let more = more.ok_or_else(|| CallError::unexpected("the end of the stream"))?;
-                        if self.heard(&more)? {
+                    while let Some(response) = next {
+                        let response = response.map_err(call_error)?;
+                        let response = response.ok_or_else(|| CallError::unexpected("the end of the stream"))?;
+                        if self.heard(&response)? {
                             return Ok(Loss::Session);
                         }
+                        next = self.responses.message().now_or_never();
                     }
                 }
                 found = &mut looking => {

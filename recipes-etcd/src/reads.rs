@@ -43,11 +43,11 @@ impl EtcdReads {
     /// The answer to a request; `None` if there is no such node.
     async fn ask(&self, asked: &Asked) -> Result<Option<Said>, CallError> {
         let txn = Txn::new().and_then(words::operations(&self.keys, 0, asked));
-        let kv = self
+        let mut kv = self
             .client
             .kv_client()
             .max_decoding_message_size(ANSWER_MAX);
-        let done = { kv }.txn(txn).await.map_err(call_error)?;
+        let done = kv.txn(txn).await.map_err(call_error)?;
         let (_, revision) = by(done.header())?;
         let mut reading = Reading {
             keys: &self.keys,

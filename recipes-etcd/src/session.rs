@@ -3,18 +3,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, Error, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnResponse};
+use etcd_client::{
+    Client, Error, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnOpResponse, TxnResponse,
+};
 use recipes_keeper::{CallError, Caller, Moment};
 
 use crate::answers::{Failed, by, call_error, failed};
 use crate::lease::{KeptAlive, Lease};
 use crate::words;
 
-/// Each tick of a leader's clock ends leases that live for whole seconds. A quarter more than the timeout is what a
-/// keep-alive may take, and be late.
+/// How long the lease of a session lives, in seconds: a quarter longer than its timeout. An answer is believed if the
+/// lease outlives the timeout after its request, so a keep-alive that counts may be a quarter old.
 pub(crate) fn ttl(timeout: Duration) -> i64 {
-    let millis = (timeout * 5 / 4).as_millis().div_ceil(1_000);
-    i64::try_from(millis).unwrap_or(i64::MAX).max(1)
+    let seconds = (timeout * 5 / 4).as_millis().div_ceil(1_000);
+    i64::try_from(seconds).unwrap_or(i64::MAX).max(1)
 }
 
 /// A session over one connection.
@@ -51,15 +53,15 @@ impl Kept {
         txn: Txn,
     ) -> Result<Option<(TxnResponse, i64)>, Failed> {
         let sent = Moment::now();
-        let done = client.kv_client().max_decoding_message_size(ANSWER_MAX);
-        let done = { done }.txn(txn).await.map_err(failed)?;
+        let mut kv = client.kv_client().max_decoding_message_size(ANSWER_MAX);
+        let done = kv.txn(txn).await.map_err(failed)?;
         let (said, revision) = by(done.header()).map_err(Failed::Lost)?;
         self.lease().committed(sent, said);
         if done.succeeded() {
             return Ok(Some((done, revision)));
         }
         match done.op_responses().first() {
-            Some(etcd_client::TxnOpResponse::Get(got)) if got.kvs().is_empty() => Ok(None),
+            Some(TxnOpResponse::Get(got)) if got.kvs().is_empty() => Ok(None),
             // It goes on over another connection.
             other => Err(Failed::Lost(CallError::unexpected(format!("{other:?}")))),
         }
@@ -69,21 +71,18 @@ impl Kept {
     pub(crate) async fn beat(&self, client: &Client) -> Result<bool, CallError> {
         let sent = Moment::now();
         let mut stream = self.stream.lock().await;
-        while {
+        loop {
             self.keep_alive(client, &mut stream).await?;
             let check = words::of_session(&self.key, self.number, Vec::new());
-            match self.commit(client, check).await {
-                Ok(Some(_)) => {}
-                Ok(None) | Err(Failed::NoLease) => return Ok(false),
-                Err(Failed::Lost(error)) => return Err(error),
-                Err(Failed::Refused(error)) => {
-                    return Err(CallError::Lost(std::sync::Arc::new(error)));
-                }
+            let checked = self.commit(client, check).await;
+            if checked.or_else(Failed::or_over)?.is_none() {
+                return Ok(false);
             }
-            // Another leader, or the lease is gone and its keys are not yet.
-            !self.covers(sent)
-        } {}
-        Ok(true)
+            // Otherwise another leader has answered, or the lease is gone and its keys are not yet.
+            if self.covers(sent) {
+                return Ok(true);
+            }
+        }
     }
 
     /// Whether what was answered to a request that was sent then may be believed: the session lives for its timeout
