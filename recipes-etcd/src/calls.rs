@@ -10,11 +10,10 @@ use etcd_client::{
 };
 use recipes_core::NodeEvent;
 use recipes_keeper::{
-    Answers, Asked, CallError, Caller, Facts, Loss, Moment, Open, Opened, Outcome, Resume, Resumed,
-    Rewatch, Shared,
+    Answers, Asked, CallError, Caller, Facts, Loss, LossSender, Moment, Open, Opened, Outcome,
+    Resume, Resumed, Rewatch, Shared,
 };
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
@@ -38,7 +37,7 @@ pub(crate) struct Calls {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kept: OnceLock<Kept>,
     pub(crate) news: OnceLock<UnboundedSender<Ask>>,
-    pub(crate) loss: watch::Sender<Option<Loss>>,
+    pub(crate) loss: LossSender,
 }
 
 impl Calls {

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{Guarantee, NodesError, caught};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Source, Wire,
+    Server, Shared, Source, Wire, until_lost,
 };
 use thiserror::Error;
 use tokio::sync::watch;
@@ -135,7 +135,7 @@ impl EtcdWire {
             shared: Arc::clone(shared),
             kept: OnceLock::new(),
             news: OnceLock::new(),
-            loss: watch::Sender::new(None),
+            loss: Arc::new(watch::Sender::new(None)),
         };
         Self {
             calls: Arc::new(calls),
@@ -211,12 +211,7 @@ impl Wire for EtcdWire {
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        let mut loss = self.calls.loss.subscribe();
-        async move {
-            let first = loss.wait_for(Option::is_some).await;
-            first.ok().and_then(|it| *it).unwrap_or(Loss::Connection)
-        }
-        .boxed()
+        until_lost(&self.calls.loss)
     }
 
     fn subscribe(&self, id: i64) -> BoxFuture<'_, Result<(), NodesError>> {

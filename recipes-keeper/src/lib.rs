@@ -54,8 +54,8 @@ pub use sessions::{Sessions, TRAITS};
 pub use shared::Shared;
 pub use watches::{Rewatch, Seen, Watches};
 pub use wire::{
-    Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Resume, Resumed, Said,
-    Server, Source, Watched, Wire, duration, micros,
+    Answers, CallError, Called, Caller, Facts, Loss, LossSender, Open, Opened, Outcome, Resume,
+    Resumed, Said, Server, Source, Watched, Wire, duration, micros, until_lost,
 };
 
 /// Target of log events about a store.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{Fence, Guarantee, MultiError, NodeEvent, NodeOpDone, NodeStat, NodesError};
+use tokio::sync::watch;
 
 use crate::answers::Trouble;
 use crate::asked::Asked;
@@ -144,6 +145,20 @@ pub enum Loss {
     Connection,
     /// The server has ended the session.
     Session,
+}
+
+/// What has ended the use of a wire, if anything.
+pub type LossSender = Arc<watch::Sender<Option<Loss>>>;
+
+/// Completes when the use of a wire has ended: see [`Wire::lost`].
+pub fn until_lost(loss: &LossSender) -> BoxFuture<'static, Loss> {
+    let mut loss = loss.subscribe();
+    async move {
+        let first = loss.wait_for(Option::is_some).await;
+        // An error means that the wire is gone.
+        first.ok().and_then(|it| *it).unwrap_or(Loss::Connection)
+    }
+    .boxed()
 }
 
 /// A session to open.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::BoxFuture;
 use recipes_core::NodeEvent;
 use recipes_core::caught;
-use recipes_keeper::{CallError, Caller, Loss, Rewatch, Shared};
-use tokio::sync::watch;
+use recipes_keeper::{CallError, Caller, Loss, LossSender, Rewatch, Shared};
 use tokio::task::JoinHandle;
 
 use crate::beats;
@@ -63,20 +62,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// What has ended the use of a wire, if anything.
-pub(crate) type LossSender = Arc<watch::Sender<Option<Loss>>>;
-
-/// Completes when the use of a wire has ended.
-pub(crate) fn lost(loss: &LossSender) -> BoxFuture<'static, Loss> {
-    let mut loss = loss.subscribe();
-    async move {
-        let first = loss.wait_for(Option::is_some).await;
-        // An error means that the wire is gone.
-        first.ok().and_then(|it| *it).unwrap_or(Loss::Connection)
-    }
-    .boxed()
 }
 
 /// Keeps a session alive and tells its news, until either ends the use of its wire.

@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
-    Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Source, Wire,
+    Answers, Asked, CallError, Called, Caller, Facts, Loss, LossSender, Open, Opened, Reads,
+    Resume, Resumed, Server, Shared, Source, Wire, until_lost,
 };
 use tokio::sync::watch;
 
-use crate::aside::{self, LossSender, Running};
+use crate::aside::{self, Running};
 use crate::bell::Bell;
 
 use super::address::Address;
@@ -187,7 +187,7 @@ impl Wire for MySqlWire {
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        aside::lost(&self.loss)
+        until_lost(&self.loss)
     }
 
     fn started(&self, session: &Arc<Caller>) {

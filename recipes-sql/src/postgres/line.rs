@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, StreamExt};
 use recipes_core::NodesError;
-use recipes_keeper::Loss;
+use recipes_keeper::{Loss, LossSender};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error as PgError, Row, Statement};
 
-use crate::aside::LossSender;
 use crate::bell::Bell;
 
 use super::answers::refusal;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodesError;
-use recipes_keeper::{CallError, Facts, Loss, ReadNode, Reads, counted};
+use recipes_keeper::{CallError, Facts, Loss, LossSender, ReadNode, Reads, counted, until_lost};
 use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use crate::aside::{self, LossSender};
 use crate::path::split;
 
 use super::answers::{Cut, call_error, lost};
@@ -151,6 +150,6 @@ impl Reads for PostgresReads {
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        aside::lost(&self.loss)
+        until_lost(&self.loss)
     }
 }

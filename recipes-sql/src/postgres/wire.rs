@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
-    Answers, Asked, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed, Server,
-    Shared, Source, Wire,
+    Answers, Asked, Called, Caller, Facts, Loss, LossSender, Open, Opened, Reads, Resume, Resumed,
+    Server, Shared, Source, Wire, until_lost,
 };
 use tokio::sync::watch;
 use tokio_postgres::{Config, Error as PgError};
 use tracing::debug;
 
 use crate::STORE;
-use crate::aside::{self, LossSender, Running};
+use crate::aside::{self, Running};
 use crate::bell::Bell;
 use crate::fence;
 
@@ -282,7 +282,7 @@ impl Wire for PostgresWire {
     }
 
     fn lost(&self) -> BoxFuture<'_, Loss> {
-        aside::lost(&self.loss)
+        until_lost(&self.loss)
     }
 
     fn started(&self, session: &Arc<Caller>) {
