@@ -111,6 +111,16 @@ async fn leases_of_one_acquire_are_listed_once() {
     drop(held);
 }
 
+/// A store that numbers nodes by their transactions gives them one number, and then their names decide.
+#[tokio::test(start_paused = true)]
+async fn leases_of_one_acquire_follow_each_other_by_name() {
+    let memory = MemoryEnsemble::builder().without_session_timeout().build();
+    let held = acquired(&semaphore(&memory.session(), 20), 20).await;
+    let names = held.members().into_iter().map(|it| it.node_path);
+    let names: Vec<_> = names.map(|it| it[..it.len() - 10].to_owned()).collect();
+    assert!(names.len() == 20 && names.is_sorted(), "{names:?}");
+}
+
 /// There are more leases than it has permits: another process has a higher number.
 #[tokio::test(start_paused = true)]
 async fn contender_with_a_lower_number_waits_until_fewer_leases_are_left_than_it_has_permits() {
