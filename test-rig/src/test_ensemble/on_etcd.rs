@@ -7,8 +7,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use recipes_core::{Error, Nodes, Session, SessionOptions, Store};
 use recipes_etcd::EtcdBuilder;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::must;
 use super::place::Place;
@@ -17,15 +15,6 @@ use recipes_testing::{EtcdServer, ServerError};
 
 /// All watches on the server.
 const WATCHES: &str = "etcd_debugging_mvcc_watcher_total ";
-
-/// What a server counts.
-async fn metrics(address: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
-}
 
 impl Place<EtcdServer, dyn Nodes> {
     /// The prefix of the place, which stands behind the address of a server.
@@ -76,11 +65,6 @@ impl Served for Place<EtcdServer, dyn Nodes> {
         .boxed()
     }
 
-    /// A directory is there as long as something is below it.
-    fn has_directories(&self) -> bool {
-        false
-    }
-
     fn silence(&self, session: i64) -> BoxFuture<'_, bool> {
         async move {
             let lease = format!("{session:x}");
@@ -96,9 +80,9 @@ impl Served for Place<EtcdServer, dyn Nodes> {
             let server = self.own_server();
             let sessions = ["get", "--prefix", "//sessions/", "--keys-only"];
             let sessions = self.number(&sessions, "count").await;
-            let metrics = must("read its metrics", metrics(&server.address()).await);
-            let lines = metrics.lines().filter_map(|it| it.strip_prefix(WATCHES));
-            let watches: usize = lines.filter_map(|it| it.trim().parse::<usize>().ok()).sum();
+            let watches = must("count watches", server.metric(WATCHES).await);
+            // A count, in decimal digits.
+            let watches: usize = must("count watches", watches.to_string().parse());
             watches.saturating_sub(usize::try_from(sessions).unwrap_or_default())
         }
         .boxed()

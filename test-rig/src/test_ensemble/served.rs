@@ -35,11 +35,6 @@ pub(super) trait Served: fmt::Debug + Sync {
     /// Opens a session under test.
     fn connect(&self, options: SessionOptions) -> BoxFuture<'_, Result<Session, Error>>;
 
-    /// Whether a directory is a node of its own.
-    fn has_directories(&self) -> bool {
-        true
-    }
-
     /// Makes a session one that was silent for too long, so that the next call ends it. False if it has
     /// ended already.
     fn silence(&self, session: i64) -> BoxFuture<'_, bool>;
@@ -102,10 +97,10 @@ pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
         data: data.into(),
         mode: NodeMode::Persistent,
     };
-    let parents = if server.has_directories() {
-        usize::MAX
-    } else {
-        0
+    let store = server.store(&server.address(), SessionOptions::new(), CONTAINER_REST);
+    let parents = match store.traits().keeps_directories {
+        true => usize::MAX,
+        false => 0,
     };
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
     for parent in ends.filter_map(|end| path.get(..end)).take(parents) {
