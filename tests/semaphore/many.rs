@@ -117,7 +117,9 @@ async fn leases_of_one_acquire_follow_each_other_by_name() {
     let memory = MemoryEnsemble::builder().without_session_timeout().build();
     let held = acquired(&semaphore(&memory.session(), 20), 20).await;
     let names = held.members().into_iter().map(|it| it.node_path);
-    let names: Vec<_> = names.map(|it| it.rsplit_once('-').unwrap().0.to_owned()).collect();
+    let names: Vec<_> = names
+        .map(|it| it.rsplit_once('-').unwrap().0.to_owned())
+        .collect();
     assert!(names.len() == 20 && names.is_sorted(), "{names:?}");
 }
 
