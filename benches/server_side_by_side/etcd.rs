@@ -6,6 +6,7 @@ use futures::future::LocalBoxFuture;
 use test_rig::EtcdServer;
 use tokio::process::Command;
 
+use super::conditions::disk;
 use super::facts::locked_version;
 use super::foreign::{Kind, Program};
 use super::goal::Bound::{AtLeast, AtMost};
@@ -13,6 +14,7 @@ use super::goals::{Aim, Measure};
 use super::options::Options;
 use super::ours::{SESSION_TIMEOUT, ours};
 use super::plan::{DRAIN, PACED, Quantity, SATURATED, TRY, UNCONTENDED};
+use super::sql::STAGES;
 use super::store::{Page, Server, Stage, Store};
 use super::work::Work;
 
@@ -27,7 +29,7 @@ static PAGE: Page = Page {
 # Benchmarks on etcd
 
 This library next to the locks that etcd's own clients have. All run on one server, in one run, in
-turns. `scripts/bench --etcd` writes this page.
+turns: first with its data on a disk, then in memory. `scripts/bench --etcd` writes this page.
 
 - *put, delete*: a key with a lease, put and deleted. The least that a lock can be; it excludes nobody.
 - *etcd-client, lock call*: the calls `lock` and `unlock` of the crate, for which the server waits.
@@ -35,7 +37,7 @@ turns. `scripts/bench --etcd` writes this page.
   client for each session.
 ",
     round_trip: "round trip: put",
-    stages: &[""],
+    stages: &STAGES,
     columns: &["requests", "messages of watches", "commits"],
     aims: &AIMS,
 };
@@ -89,13 +91,17 @@ impl Store for Etcd {
         &PAGE
     }
 
-    fn start<'a>(&'a self, _stage: usize, _options: &'a Options) -> LocalBoxFuture<'a, Stage> {
-        Box::pin(start())
+    fn start<'a>(&'a self, stage: usize, options: &'a Options) -> LocalBoxFuture<'a, Stage> {
+        Box::pin(start(stage == 0, options))
     }
 }
 
-async fn start() -> Stage {
-    let server = EtcdServer::start().await.unwrap();
+async fn start(is_on_disk: bool, options: &Options) -> Stage {
+    let mut builder = EtcdServer::builder();
+    if is_on_disk {
+        builder = builder.folder_in(&options.disk);
+    }
+    let server = builder.start().await.unwrap();
     let go = Program::start("go/etcd", |program| {
         let mut program = Command::new(program);
         program.arg("bench");
@@ -123,7 +129,8 @@ async fn start() -> Stage {
             go.side(ELECTION, election),
         ],
         facts: vec![
-            ("server", format!("one, with its data in memory; {version}")),
+            ("server", format!("one; {version}")),
+            ("disk", disk(&options.disk)),
             ("etcd-client (the crate)", locked_version("etcd-client")),
             ("Go's client", go.version()),
         ],

@@ -10,12 +10,12 @@
 //! | 5 | Each node with a number has a name that no other has: `_c_1-lock-`. | The key is the name without the number. The core's names have a UUID. |
 //! | 6 | A transaction names a node once. | etcd compares before it changes anything, and refuses two changes of a key. |
 //! | 7 | Requests that were sent together may have one revision. | They are one transaction. |
-//! | 8 | Of requests that are sent together, none watches a node that an earlier one watches or sets. | A change may be told again to a watch whose answer has shown it: it has the revision of what comes later. The core reads the node after any event. |
+//! | 8 | Of requests that may be sent together, none watches a node that an earlier one watches. | etcd's watches of one node and one session are one: a change that the first one's answer has not shown is told to both. The core reads the node after any event. |
 //!
 //! Scripts are made such: four names of nodes and three directories, which nobody deletes, take the place of all
 //! that the generator names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use recipes_core::NodeMode;
 
@@ -30,25 +30,39 @@ pub(crate) const DIRECTORIES: [&str; 2] = ["/d", "/d/e"];
 pub(crate) fn script(script: Script) -> Script {
     let mut author = Author { entered: 0 };
     let Script { mut steps } = differences_served::script(script);
-    for step in &mut steps {
+    // 8: what a session may have asked to watch without an answer, and the sessions that get none.
+    let (mut watched, mut cut) = (BTreeMap::<_, BTreeSet<Place>>::new(), BTreeSet::new());
+    steps.retain_mut(|step| {
+        let session = step.session();
+        let own = watched.entry(session).or_default();
+        let mut is_first = |it: &Request| match it {
+            Request::Watch(place) => own.insert(place.clone()),
+            _ => true,
+        };
         match step {
             Step::Ask { requests, .. } => {
                 requests.iter_mut().for_each(|it| author.request(it));
-                // 8
-                let mut named = BTreeSet::new();
-                requests.retain(|it| match it {
-                    Request::Watch(place) => named.insert(place.clone()),
-                    Request::Multi(changes) => {
-                        named.extend(changes.iter().filter_map(set));
-                        true
-                    }
-                    _ => true,
-                });
+                requests.retain(&mut is_first);
+                if !cut.contains(&session) {
+                    own.clear();
+                }
+                !requests.is_empty()
             }
-            Step::Forget { request, .. } => author.request(request),
-            _ => {}
+            Step::Forget { request, .. } => {
+                author.request(request);
+                is_first(request)
+            }
+            Step::Cut { .. } => {
+                cut.insert(session);
+                true
+            }
+            Step::Mend { .. } => {
+                cut.remove(&session);
+                true
+            }
+            _ => true,
         }
-    }
+    });
     Script { steps }
 }
 
@@ -150,13 +164,6 @@ fn key(change: &Change) -> String {
         Change::Delete(place, _) | Change::Set(place, _, _) | Change::Check(place, _) => place,
     };
     place.0.trim_end_matches(['+', '#']).to_owned()
-}
-
-fn set(change: &Change) -> Option<Place> {
-    match change {
-        Change::Set(place, ..) => Some(place.clone()),
-        _ => None,
-    }
 }
 
 /// Whether no script for etcd can have this outcome.
