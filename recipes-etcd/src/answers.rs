@@ -118,19 +118,12 @@ impl Reading<'_> {
     }
 
     fn want(&mut self, path: &str, number: u64, stat: &NodeStat) {
-        // A transaction changes a key once.
-        let is_changed = stat.mzxid == self.revision;
-        let read_at = if is_changed {
-            self.revision
-        } else {
-            self.read_at
-        };
         self.asks.push(Ask::Watch(Wanted {
             key: self.keys.node(path).key,
             path: path.to_owned(),
             number,
             made_at: stat.czxid,
-            read_at,
+            read_at: self.read_at,
             is_own: stat.ephemeral_owner == self.lease,
         }));
     }

@@ -10,6 +10,8 @@ use recipes_core::{
     Error, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions, Store,
 };
 
+use tokio::time::{Instant, sleep};
+
 use super::must;
 use recipes_testing::ServerError;
 
@@ -18,6 +20,8 @@ use recipes_testing::ServerError;
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a container may be empty: nearly nothing, instead of a minute. Locks must cope with it.
 pub(super) const CONTAINER_REST: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(20);
 
 /// A server that runs our functions, and the store on it. The methods panic as those of
 /// [`TestEnsemble`](super::TestEnsemble) do.
@@ -58,11 +62,17 @@ pub(super) trait Served: fmt::Debug + Sync {
     fn start_again(&self) -> BoxFuture<'_, Result<(), ServerError>>;
 }
 
-/// A new session of the operator's own.
+/// A new session of the operator's own. On a busy machine, the server may not answer in time at first.
 pub(super) async fn new_operator(server: &dyn Served) -> Result<Arc<dyn Nodes>, NodesError> {
     let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
     let store = server.store(&server.address(), options, CONTAINER_REST);
-    store.connect().await
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match store.connect().await {
+            Err(NodesError::Unknown(_)) if Instant::now() < until => sleep(POLL).await,
+            connected => return connected,
+        }
+    }
 }
 
 /// Ends a session. False if it has ended already.

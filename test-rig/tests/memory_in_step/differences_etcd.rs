@@ -10,7 +10,7 @@
 //! | 5 | Each node with a number has a name that no other has: `_c_1-lock-`. | The key is the name without the number. The core's names have a UUID. |
 //! | 6 | A transaction names a node once. | etcd compares before it changes anything, and refuses two changes of a key. |
 //! | 7 | Requests that were sent together may have one revision. | They are one transaction. |
-//! | 8 | Of requests that may be sent together, none watches a node that an earlier one watches. | etcd's watches of one node and one session are one: a change that the first one's answer has not shown is told to both. The core reads the node after any event. |
+//! | 8 | Of requests that may be sent together, none watches a node that an earlier one watches or sets. | A change may be told again to a watch whose answer has shown it: etcd's watches of one node and one session are one, and the change has the revision of what comes later. The core reads the node after any event. |
 //!
 //! Scripts are made such: four names of nodes and three directories, which nobody deletes, take the place of all
 //! that the generator names.
@@ -30,13 +30,17 @@ pub(crate) const DIRECTORIES: [&str; 2] = ["/d", "/d/e"];
 pub(crate) fn script(script: Script) -> Script {
     let mut author = Author { entered: 0 };
     let Script { mut steps } = differences_served::script(script);
-    // 8: what a session may have asked to watch without an answer, and the sessions that get none.
-    let (mut watched, mut cut) = (BTreeMap::<_, BTreeSet<Place>>::new(), BTreeSet::new());
+    // 8: what a session may have asked to watch or set without an answer, and the sessions that get none.
+    let (mut named, mut cut) = (BTreeMap::<_, BTreeSet<Place>>::new(), BTreeSet::new());
     steps.retain_mut(|step| {
         let session = step.session();
-        let own = watched.entry(session).or_default();
+        let own = named.entry(session).or_default();
         let mut is_first = |it: &Request| match it {
             Request::Watch(place) => own.insert(place.clone()),
+            Request::Multi(changes) => {
+                own.extend(changes.iter().filter_map(set));
+                true
+            }
             _ => true,
         };
         match step {
@@ -164,6 +168,13 @@ fn key(change: &Change) -> String {
         Change::Delete(place, _) | Change::Set(place, _, _) | Change::Check(place, _) => place,
     };
     place.0.trim_end_matches(['+', '#']).to_owned()
+}
+
+fn set(change: &Change) -> Option<Place> {
+    match change {
+        Change::Set(place, ..) => Some(place.clone()),
+        _ => None,
+    }
 }
 
 /// Whether no script for etcd can have this outcome.
