@@ -2,12 +2,13 @@
 //! on this library, afterwards or at the same time.
 //!
 //! The peers are zookeeper-client, whose `Client::lock` this library does not use, Apache Curator,
-//! go-zookeeper and kazoo, and on Redis Redisson. Their versions are those in `Cargo.lock`, in Debian's
+//! go-zookeeper and kazoo, on etcd Go's `concurrency`, and on Redis Redisson. Their versions are those in `Cargo.lock`, in Debian's
 //! package, in tests/newest/curator.xml and in tests/peers. If a fault is fixed in another version, the peer's
 //! half of its test fails, and docs/compared.md has to follow. Where a newer release of Curator has
 //! fixed it, the test shows that too, and its comment names the release.
 
 mod curator;
+mod etcd;
 mod go;
 mod kazoo;
 mod latch;
