@@ -1,4 +1,6 @@
-//! etcd: a server that keeps what it has acknowledged.
+//! etcd: a server that keeps what it has acknowledged, or a cluster of three.
+
+mod cluster;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,8 @@ use lock_recipes::{EtcdBuilder, Guarantee};
 use recipes_core::{SessionOptions, Store};
 use test_rig::EtcdServer;
 
-use crate::primary::{Done, Keeps, Machine, process};
+use crate::primary::{Keeps, Machine, process};
+use crate::servers::Done;
 use crate::trouble::Trouble;
 
 impl Machine for EtcdServer {

@@ -17,6 +17,8 @@
 mod again;
 mod etcd;
 mod mariadb;
+mod members;
+mod operator;
 mod orders;
 #[path = "../support/plot.rs"]
 mod plot;
@@ -35,8 +37,10 @@ mod zookeeper;
 
 use std::env;
 
+use test_rig::ZooKeeperEnsemble;
 use test_rig::history::monotonic_now;
 
+use members::Members;
 use orders::{Orders, Scenes};
 use run::{Outcome, Run};
 use soak::{Plan, Soak};
@@ -47,8 +51,8 @@ const SCENES: Scenes = Scenes {
     side_by_side: 6,
     length_ms: 1000,
 };
-/// Histories to judge. Continuous integration judges six times as many. One with few grants does
-/// not count, as when the server was down for most of it.
+/// Histories to judge, half of them for each of two kinds of servers, or on three. One with few grants does not
+/// count, as when the server was down for most of it.
 const HISTORIES: u64 = 50;
 const GRANTS_MIN: usize = 10;
 
@@ -56,14 +60,19 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|it| it.parse().unwrap())
 }
 
-/// Runs one after the other, until `wanted` histories are judged.
-async fn runs(wanted: u64, first_seed: u64) -> Outcome {
+fn first_seed() -> u64 {
+    number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000)
+}
+
+/// Makes runs one after the other, until half of [`HISTORIES`] are judged.
+async fn runs(first_seed: u64, judged: impl AsyncFn(u64) -> Outcome) -> Outcome {
+    let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
     let wanted = usize::try_from(wanted).unwrap();
     let mut all = Outcome::default();
     // One history from each run is very little. A machine that cannot do that is not fit for this
     // test.
     for seed in (first_seed..).take(wanted) {
-        all.add(Run::judged(seed, SCENES).await);
+        all.add(judged(seed).await);
         if all.histories >= wanted {
             break;
         }
@@ -74,10 +83,10 @@ async fn runs(wanted: u64, first_seed: u64) -> Outcome {
 
 #[tokio::test]
 async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_wrong() {
-    let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
-    let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
+    let seed = first_seed();
+    let run = async |seed| Run::judged(seed, SCENES).await;
     // Two servers at a time, because half of the time is spent waiting for one to come back.
-    let (mut all, others) = tokio::join!(runs(wanted, seed), runs(wanted, seed + 1_000_000));
+    let (mut all, others) = tokio::join!(runs(seed, run), runs(seed + 1_000_000, run));
     all.add(others);
     println!("{all:?}");
     assert!(all.has_all_kinds(), "{all:?}");
@@ -87,18 +96,21 @@ async fn contenders_of_four_processes_keep_every_promise_while_everything_goes_w
 
 /// Two seconds each, or more if a leader is elected meanwhile.
 const SCENES_OF_THREE: Scenes = Scenes {
-    count: 20,
+    count: 25,
     side_by_side: 4,
     length_ms: 2000,
 };
 
+async fn judged_on_three<M: Members>(scenes: Scenes) {
+    let run = async |seed| Run::<M>::judged_on_three(seed, scenes).await;
+    let all = runs(first_seed(), run).await;
+    println!("{all:?}");
+    assert!(all.has_all_kinds(), "{all:?}");
+}
+
 #[tokio::test]
 async fn contenders_on_three_servers_keep_every_promise_while_leaders_and_quorums_are_lost() {
-    let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
-    let outcome = Run::judged_on_three(seed, SCENES_OF_THREE).await;
-    println!("{outcome:?}");
-    assert!(outcome.histories >= 10, "{outcome:?}");
-    assert!(outcome.has_all_kinds(), "{outcome:?}");
+    judged_on_three::<ZooKeeperEnsemble>(SCENES_OF_THREE).await;
 }
 
 /// Servers of which one serves at a time: etcd, Redis, PostgreSQL, MariaDB.
@@ -113,33 +125,37 @@ mod on_one_at_a_time {
         length_ms: 2000,
     };
 
-    /// Half of [`HISTORIES`], for each of two kinds of servers.
     pub(crate) async fn judged<M: Machine>(keeps: Keeps) {
-        let wanted = number("HISTORIES").unwrap_or(HISTORIES).div_ceil(2);
-        let wanted = usize::try_from(wanted).unwrap();
-        let seed = number("HISTORIES_SEED").unwrap_or_else(|| monotonic_now() % 1_000_000_000);
-        let mut all = Outcome::default();
-        for seed in (seed..).take(wanted) {
-            all.add(primary::judged::<M>(seed, SCENES, keeps).await);
-            if all.histories >= wanted {
-                break;
-            }
-        }
+        let run = async |seed| primary::judged::<M>(seed, SCENES, keeps).await;
+        let all = runs(first_seed(), run).await;
         println!("{keeps:?} {all:?}");
-        assert!(all.histories >= wanted, "{all:?}");
         assert!(all.has_all_kinds(), "{all:?}");
     }
 }
 
 mod on_etcd {
-    use test_rig::EtcdServer;
+    use test_rig::{EtcdCluster, EtcdServer};
 
+    use super::*;
     use crate::on_one_at_a_time::judged;
     use crate::primary::Keeps;
 
     #[tokio::test]
     async fn contenders_keep_every_promise_on_a_server_that_keeps_what_it_has_acknowledged() {
         judged::<EtcdServer>(Keeps::All).await;
+    }
+
+    /// More happens to them, and it takes longer.
+    const SCENES_OF_THREE: Scenes = Scenes {
+        count: 24,
+        side_by_side: 4,
+        length_ms: 4000,
+    };
+
+    #[tokio::test]
+    async fn contenders_keep_every_promise_while_leaders_and_quorums_are_lost_and_members_replaced()
+    {
+        judged_on_three::<EtcdCluster>(SCENES_OF_THREE).await;
     }
 }
 

@@ -9,7 +9,8 @@ use lock_recipes::{Guarantee, MySqlBuilder};
 use recipes_core::{SessionOptions, Store};
 use test_rig::{Durability, MariaDbServer};
 
-use crate::primary::{Done, Keeps, Machine, observed, process};
+use crate::primary::{Keeps, Machine, observed, process};
+use crate::servers::Done;
 use crate::trouble::Trouble;
 
 /// Writes down the session of each node.

@@ -10,7 +10,8 @@ use lock_recipes::{Guarantee, PostgresBuilder};
 use recipes_core::{SessionOptions, Store};
 use test_rig::{Durability, PostgresServer, ServerError};
 
-use crate::primary::{Done, Keeps, Machine, observed, process};
+use crate::primary::{Keeps, Machine, observed, process};
+use crate::servers::Done;
 use crate::trouble::Trouble;
 
 /// Whether commits wait for a replica.

@@ -10,30 +10,25 @@ mod schedule;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use lock_recipes::Guarantee;
-use recipes_core::{NewNode, NodeMode, Nodes, NodesError, SessionOptions, Store};
+use recipes_core::{SessionOptions, Store};
 use test_rig::TransactionLog;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
+use crate::operator::Operator;
 use crate::orders::Scenes;
 use crate::run::{Outcome, Run};
-use crate::servers::{LEFT_MAX, Servers};
-use crate::stage::{PATIENCE, WORKERS};
+use crate::servers::{Done, Servers};
+use crate::stage::WORKERS;
 use crate::trouble::Trouble;
 use crate::worker::session_timeout;
 
 use road::Road;
-
-const POLL: Duration = Duration::from_millis(5);
-
-/// How a fault went.
-pub(crate) type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 /// What servers can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,17 +190,10 @@ impl<M: Machine> Primary<M> {
         self.primary().url_at(self.road.port())
     }
 
-    /// A session of the operator's own. It takes no locks, so it need not wait for holders.
-    async fn operator(&self) -> Arc<dyn Nodes> {
-        let options = SessionOptions::new().session_timeout(session_timeout(&self.url()));
-        let store = M::store(&self.url(), options);
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match store.connect().await {
-                Ok(nodes) => return nodes,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-        }
+    fn operator(&self) -> Operator {
+        let url = self.url();
+        let options = SessionOptions::new().session_timeout(session_timeout(&url));
+        Operator(M::store(&url, options))
     }
 
     /// The replica takes the place of its primary.
@@ -230,25 +218,8 @@ impl<M: Machine> Servers for Primary<M> {
     }
 
     async fn create(&self, paths: &[String]) {
-        let mut operator = self.operator().await;
-        assert_eq!(operator.guarantee(), M::guarantee(self.keeps));
-        for path in paths {
-            let node = NewNode {
-                path: path.clone(),
-                data: [].into(),
-                mode: NodeMode::Persistent,
-            };
-            // A busy machine may lose its session.
-            while let Err(error) = operator.create(&node).await {
-                match error {
-                    NodesError::NodeExists => break,
-                    NodesError::Unknown(_) | NodesError::SessionEnded => {
-                        operator = self.operator().await;
-                    }
-                    error => panic!("{error}"),
-                }
-            }
-        }
+        let guarantee = self.operator().create(paths).await;
+        assert_eq!(guarantee, M::guarantee(self.keeps));
         self.primary().observe().await.unwrap();
     }
 
@@ -302,21 +273,7 @@ impl<M: Machine> Servers for Primary<M> {
     }
 
     async fn left(&self, locks: &[String]) -> Vec<String> {
-        // Its requests let the sessions of dead processes expire.
-        let operator = self.operator().await;
-        let until = Instant::now() + LEFT_MAX;
-        let mut left = Vec::new();
-        for lock in locks {
-            loop {
-                let nodes = operator.list(lock).await.unwrap_or_default();
-                if nodes.is_empty() || Instant::now() > until {
-                    left.extend(nodes.iter().map(|node| format!("{lock}/{node}")));
-                    break;
-                }
-                sleep(POLL).await;
-            }
-        }
-        left
+        self.operator().left(locks).await
     }
 
     /// Those of Redis have a log, but not one that keeps what was forgotten.

@@ -11,7 +11,8 @@ use recipes_core::{SessionOptions, Store};
 use test_rig::{RedisServer, StoreClock};
 use tokio::time::{Instant, sleep};
 
-use crate::primary::{Done, Keeps, Machine, process};
+use crate::primary::{Keeps, Machine, process};
+use crate::servers::Done;
 use crate::stage::PATIENCE;
 use crate::trouble::Trouble;
 

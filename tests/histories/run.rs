@@ -11,6 +11,7 @@ use test_rig::history::{Attempt, Confirmed, Happening, History};
 use tokio::time::{Instant, sleep};
 
 use crate::GRANTS_MIN;
+use crate::members::Members;
 use crate::orders::{PERMITS, Scenes, history_of, is_election};
 use crate::servers::Servers;
 use crate::stage::{PATIENCE, Stage, WAIT_MAX, WORKERS, events};
@@ -68,16 +69,15 @@ impl Run<ZooKeeperEnsemble> {
         let ensemble = ZooKeeperEnsemble::start(1).await.unwrap();
         Self::on(ensemble, seed, scenes, schedule).await
     }
+}
 
+impl<M: Members> Run<M> {
     /// Runs on three servers to the end, and judges.
     pub(crate) async fn judged_on_three(seed: u64, scenes: Scenes) -> Outcome {
-        let schedule = Schedule::of_three(&mut Rng::with_seed(seed));
-        // A server that is elected but finds no follower tries again after 3 s, instead of 10.
-        let builder = ZooKeeperEnsemble::builder()
-            .links()
-            .config("initLimit", "30");
-        let ensemble = builder.start_ensemble(3).await.unwrap();
-        Self::on(ensemble, seed, scenes, schedule).await
+        let members = M::three().await.unwrap();
+        let more = members.troubles().await.unwrap();
+        let schedule = Schedule::of_three(&mut Rng::with_seed(seed), WORKERS, more);
+        Self::on(members, seed, scenes, schedule).await
     }
 }
 

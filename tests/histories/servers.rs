@@ -13,6 +13,9 @@ use crate::worker::SESSION_TIMEOUT;
 /// How long after the end the nodes of dead processes may stay: until their sessions have expired.
 pub(crate) const LEFT_MAX: Duration = SESSION_TIMEOUT.saturating_add(Duration::from_secs(10));
 
+/// How a fault went.
+pub(crate) type Done<T = ()> = Result<T, Box<dyn Error>>;
+
 pub(crate) trait Servers {
     /// Where a process of contenders connects.
     fn address(&self, worker: u32) -> String;
@@ -21,18 +24,18 @@ pub(crate) trait Servers {
     async fn create(&self, paths: &[String]);
 
     /// Comes before each fault, and before a process is halted for it.
-    async fn prepare(&self, _trouble: Trouble) -> Result<(), Box<dyn Error>> {
+    async fn prepare(&self, _trouble: Trouble) -> Done {
         Ok(())
     }
 
     /// Brings a fault that hits servers or connections. All servers serve again when this returns.
-    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Result<(), Box<dyn Error>>;
+    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Done;
 
     /// The session of a random node of these locks.
     async fn somebody(&self, locks: &[String], random: &mut Rng) -> Option<i64>;
 
     /// Ends a session from outside.
-    async fn expire(&self, session: i64) -> Result<(), Box<dyn Error>>;
+    async fn expire(&self, session: i64) -> Done;
 
     /// The nodes of these locks that are left when sessions of dead processes have expired.
     async fn left(&self, locks: &[String]) -> Vec<String>;

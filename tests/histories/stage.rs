@@ -1,6 +1,5 @@
 //! Servers, the processes that contend on them, and the faults that hit both.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use test_rig::history::{Happening, Journal, monotonic_now};
 use tokio::time::sleep;
 
 use crate::orders::{Orders, Scenes, directories, register, written};
-use crate::servers::Servers;
+use crate::servers::{Done, Servers};
 use crate::talk::Talk;
 use crate::trouble::Trouble;
 use crate::worker::SESSION_TIMEOUT;
@@ -97,11 +96,7 @@ impl<S: Servers> Stage<S> {
         self.journal.write(monotonic_now(), what).unwrap();
     }
 
-    pub(crate) async fn bring(
-        &mut self,
-        trouble: Trouble,
-        random: &mut Rng,
-    ) -> Result<(), Box<dyn Error>> {
+    pub(crate) async fn bring(&mut self, trouble: Trouble, random: &mut Rng) -> Done {
         match trouble {
             Trouble::PauseWorker(index, pause) => {
                 self.note(Happening::Paused(self.workers[index].0));
@@ -134,7 +129,7 @@ impl<S: Servers> Stage<S> {
         trouble: Trouble,
         index: usize,
         random: &mut Rng,
-    ) -> Result<(), Box<dyn Error>> {
+    ) -> Done {
         self.note(Happening::Paused(self.workers[index].0));
         self.workers[index].1.signal(Signal::STOP);
         self.bring(trouble, random).await?;

@@ -21,6 +21,10 @@ pub(crate) enum Trouble {
     LoseQuorum(Duration),
     /// The server is cut off from the others for a while.
     CutOff(Which, Duration),
+    /// The leader hands its office to a follower.
+    MoveLeader,
+    /// The member is replaced by another, which has no data.
+    ReplaceServer(Which),
     /// The connections of all contenders are cut.
     CutConnections,
     /// The server's clock is set forward by so many microseconds, or back if negative.
@@ -76,6 +80,9 @@ impl Trouble {
             Self::LoseQuorum(_) => "quorum lost",
             Self::CutOff(Which::Leader, _) => "leader cut off",
             Self::CutOff(Which::Follower, _) => "follower cut off",
+            Self::MoveLeader => "leader moved",
+            Self::ReplaceServer(Which::Leader) => "leader replaced",
+            Self::ReplaceServer(Which::Follower) => "follower replaced",
             Self::CutConnections => "connections cut",
             Self::SetClock(_) => "clock set",
             Self::ForgetLast(_) => "last writes forgotten",
@@ -112,20 +119,35 @@ impl Step {
 }
 
 impl Schedule {
-    /// Each fault that can happen to three servers, once, in random order.
-    pub(crate) fn of_three(random: &mut Rng) -> Self {
+    /// Each fault that can happen to three servers and their clients, and these, once, in random order. A process is
+    /// halted during some of those that hit servers.
+    pub(crate) fn of_three(random: &mut Rng, workers: usize, more: Vec<Trouble>) -> Self {
         let pause = 2 * SESSION_TIMEOUT;
-        let mut troubles = [
+        let mut troubles = vec![
             Trouble::KillServer(Which::Leader, Duration::ZERO),
-            Trouble::PauseServer(Which::Leader, 2 * pause),
             Trouble::RestartAll,
             Trouble::LoseQuorum(Duration::from_secs(5)),
             Trouble::CutOff(Which::Follower, pause),
             Trouble::CutOff(Which::Leader, 2 * pause),
+            Trouble::KillWorker(random.usize(..workers)),
         ];
+        // Shorter than the sessions of any store live, hardly longer, and much longer.
+        for pause_ms in [1_000, 3_500, 3_500, 5_000] {
+            let pause = Duration::from_millis(pause_ms);
+            troubles.push(Trouble::PauseWorker(random.usize(..workers), pause));
+        }
+        troubles.extend(more);
         random.shuffle(&mut troubles);
-        let calm = Duration::from_millis(500);
-        Self(troubles.map(|trouble| Step::new(calm, trouble)).to_vec())
+        let steps = troubles.into_iter().map(|trouble| {
+            let of_servers = !matches!(trouble, Trouble::PauseWorker(..) | Trouble::KillWorker(_));
+            Step {
+                // The sessions connect again, and locks are granted.
+                calm: SESSION_TIMEOUT,
+                trouble,
+                unseen_by: (of_servers && random.u8(..3) == 0).then(|| random.usize(..workers)),
+            }
+        });
+        Self(steps.collect())
     }
 
     /// Random faults for this length of time.

@@ -29,11 +29,12 @@ const TASKS: u64 = 6;
 /// The message of a worker that has finished its scenes.
 pub(crate) const OVER: &str = "over";
 
-/// The session timeout of contenders there. A database takes most of a second to start again, and a holder
-/// that is halted meanwhile must not have lost its lock by then.
+/// The session timeout of contenders there. A database takes most of a second to start again, and a cluster to elect,
+/// and a holder that is halted meanwhile must not have lost its lock by then.
 pub(crate) fn session_timeout(address: &str) -> Duration {
     match address.split_once("://") {
         Some(("postgres" | "mysql", _)) => 2 * SESSION_TIMEOUT,
+        Some(("etcd", members)) if members.contains(',') => 2 * SESSION_TIMEOUT,
         _ => SESSION_TIMEOUT,
     }
 }

@@ -1,6 +1,5 @@
 //! ZooKeeper: one server, or three.
 
-use std::error::Error;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -9,9 +8,11 @@ use test_rig::{ServerError, TransactionLog, WritesLog as _, ZooKeeperEnsemble, Z
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use crate::servers::{LEFT_MAX, Servers};
+use crate::members::{self, Members, members};
+use crate::servers::{Done, LEFT_MAX, Servers};
 use crate::stage::{PATIENCE, Stage};
 use crate::trouble::{Trouble, Which};
+use crate::worker::SESSION_TIMEOUT;
 
 /// A server may not answer at all while it is down or starts.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -34,8 +35,8 @@ impl Servers for ZooKeeperEnsemble {
         }
     }
 
-    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Result<(), Box<dyn Error>> {
-        bring_to_servers(self, trouble, random).await
+    async fn bring(&self, trouble: Trouble, random: &mut Rng) -> Done {
+        members::bring(self, trouble, random).await
     }
 
     async fn somebody(&self, locks: &[String], random: &mut Rng) -> Option<i64> {
@@ -43,7 +44,7 @@ impl Servers for ZooKeeperEnsemble {
         session.ok()?.ok()?
     }
 
-    async fn expire(&self, session: i64) -> Result<(), Box<dyn Error>> {
+    async fn expire(&self, session: i64) -> Done {
         match ZooKeeperEnsemble::expire(self, session).await {
             Err(ServerError::NoSession { .. }) => Ok(()),
             done => Ok(done?),
@@ -74,63 +75,25 @@ impl Servers for ZooKeeperEnsemble {
     }
 }
 
-/// All servers serve again when this returns.
-async fn bring_to_servers(
-    ensemble: &ZooKeeperEnsemble,
-    trouble: Trouble,
-    random: &mut Rng,
-) -> Result<(), Box<dyn Error>> {
-    let servers = ensemble.servers();
-    let count = servers.len();
-    let (chief, follower) = match count {
-        1 => (0, 0),
-        _ => {
-            let chief = ensemble.leader().await?;
-            // Clients avoid a server that was down, so it is not always the same one.
-            (chief, (chief + random.usize(1..count)) % count)
-        }
-    };
-    let chosen = |which| match which {
-        Which::Leader => chief,
-        Which::Follower => follower,
-    };
-    match trouble {
-        Trouble::RestartServer => ensemble.restart(chief).await?,
-        Trouble::KillServer(which, pause) => {
-            ensemble.kill(chosen(which)).await?;
-            sleep(pause).await;
-            ensemble.start_again(chosen(which)).await?;
-        }
-        Trouble::PauseServer(which, pause) => {
-            servers[chosen(which)].pause()?;
-            sleep(pause).await;
-            servers[chosen(which)].resume()?;
-        }
-        Trouble::RestartAll => {
-            for index in 0..count {
-                ensemble.restart(index).await?;
-            }
-        }
-        Trouble::LoseQuorum(pause) => {
-            for index in 1..count {
-                ensemble.kill((chief + index) % count).await?;
-            }
-            sleep(pause).await;
-            for index in 1..count {
-                ensemble.start_again((chief + index) % count).await?;
-            }
-        }
-        Trouble::CutOff(which, pause) => {
-            ensemble.cut_off(chosen(which));
-            sleep(pause).await;
-            ensemble.join_again(chosen(which));
-        }
-        _ => unreachable!("{trouble:?} is for other servers"),
+impl Members for ZooKeeperEnsemble {
+    members!();
+
+    async fn three() -> Done<Self> {
+        // A server that is elected but finds no follower tries again after 3 s, instead of 10.
+        let builder = Self::builder().links().config("initLimit", "30");
+        Ok(builder.start_ensemble(3).await?)
     }
-    for server in servers {
-        await_service(server).await?;
+
+    async fn troubles(&self) -> Done<Vec<Trouble>> {
+        Ok(vec![Trouble::PauseServer(
+            Which::Leader,
+            4 * SESSION_TIMEOUT,
+        )])
     }
-    Ok(())
+
+    async fn await_service(&self, index: usize) -> Done {
+        await_service(self.server(index)).await
+    }
 }
 
 /// The session of a random node that exists now.
@@ -176,7 +139,7 @@ impl Stage<ZooKeeperEnsemble> {
 }
 
 /// Waits until the server accepts clients. Without a leader it closes their connections.
-async fn await_service(server: &ZooKeeperServer) -> Result<(), Box<dyn Error>> {
+async fn await_service(server: &ZooKeeperServer) -> Done {
     let served = async {
         // The client itself waits a while for a server that does not answer.
         while !matches!(timeout(ANSWER_MAX, server.client()).await, Ok(Ok(_))) {}
