@@ -18,7 +18,10 @@ const FROM: Direction = Direction::FromServer;
 fn calls(sent: &[Sent]) -> Vec<String> {
     let mut names = names(Protocol::Etcd, sent);
     let others = ["PING", "WINDOW_UPDATE", "SETTINGS", "RST_STREAM"];
-    names.retain(|it| !others.iter().any(|other| it[2..].starts_with(other)));
+    names.retain(|it| {
+        let (_way, name) = it.split_once(' ').unwrap();
+        !others.iter().any(|other| name.starts_with(other))
+    });
     names
 }
 
