@@ -9,15 +9,19 @@
 //! | `protocol` | what the stores have in common; the rest knows none of them |
 //! | `message` | the meaning of ZooKeeper's frames; pure |
 //! | `resp`, `redis` | the parts and the meaning of Redis' messages; pure |
+//! | `http2`, `protobuf`, `etcd` | the parts of etcd's frames and messages, and what they mean; pure |
 //! | `postgres`, `mysql`, `statement` | the same of databases, and what a statement is called; pure |
 //! | `shared` | what the connections have in common |
 
 mod connection;
+mod etcd;
 mod frame;
+mod http2;
 mod journal;
 mod message;
 mod mysql;
 mod postgres;
+mod protobuf;
 mod protocol;
 mod pump;
 #[cfg(test)]
@@ -54,7 +58,7 @@ const STARTS_MAX: usize = 10;
 /// How long the proxy's own port may be somebody else's.
 const PORT_MAX: Duration = Duration::from_secs(60);
 
-/// A TCP proxy on loopback, in front of one server of ZooKeeper, Redis, PostgreSQL, MySQL or MariaDB.
+/// A TCP proxy on loopback, in front of one server of ZooKeeper, etcd, Redis, PostgreSQL, MySQL or MariaDB.
 /// It understands the frames that it forwards, and injects faults at those that a test names. A frame
 /// is a message: a request, an answer, or news.
 ///
@@ -164,6 +168,18 @@ impl FaultProxy {
     /// If the operating system gives no port.
     pub async fn start_for_mysql(upstream: &str) -> io::Result<Self> {
         Self::start_with(Protocol::MySql, upstream).await
+    }
+
+    /// Starts a proxy in front of an etcd server, `host:port`, on a free port of loopback.
+    ///
+    /// Frames have [names](Frame::names) of their calls. A request is one frame: its headers are kept until
+    /// its message comes, which says what they are for, and which the client sends together with them. An answer is three: headers, message, trailers.
+    /// Clients must not compress. What is encrypted is forwarded, and is no frame.
+    ///
+    /// # Errors
+    /// If the operating system gives no port.
+    pub async fn start_for_etcd(upstream: &str) -> io::Result<Self> {
+        Self::start_with(Protocol::Etcd, upstream).await
     }
 
     async fn start_with(protocol: Protocol, upstream: &str) -> io::Result<Self> {

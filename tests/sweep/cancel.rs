@@ -5,6 +5,7 @@
 //! and comes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -34,10 +35,12 @@ fn frames_of(dropped: Dropped, points: &[Point]) -> Vec<Point> {
 }
 
 /// Two, in sessions that outlive the run. With `SWEEP_LONG`, all of them, also in short sessions.
-fn cuts() -> Vec<(Lifetime, Harm)> {
+fn cuts(short: Duration) -> Vec<(Lifetime, Harm)> {
     let all = |lifetime| harms(lifetime).into_iter().map(move |it| (lifetime, it));
     match is_long() {
-        true => all(Lifetime::Long).chain(all(Lifetime::Short)).collect(),
+        true => all(Lifetime::Long)
+            .chain(all(Lifetime::Short(short)))
+            .collect(),
         false => FEW.map(|harm| (Lifetime::Long, harm)).to_vec(),
     }
 }
@@ -74,7 +77,7 @@ async fn sweep(servers: Servers, recipe: Recipe, dropped: Dropped) {
     assert!(polls > 0, "done before it was polled");
     let mut cases = Vec::new();
     for point in &points {
-        for (lifetime, harm) in cuts() {
+        for (lifetime, harm) in cuts(stage.words().short) {
             if !point.comes_in(lifetime, recipe) {
                 continue;
             }
@@ -141,6 +144,12 @@ macro_rules! drops_on {
 }
 
 drops_on!(zookeeper);
+
+mod on_etcd {
+    use super::{Dropped, Recipe, Servers, sweep};
+
+    drops_on!(etcd);
+}
 
 mod on_redis {
     use super::{Dropped, Recipe, Servers, sweep};

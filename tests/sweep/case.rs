@@ -11,8 +11,8 @@ use crate::recipe::Recipe;
 /// How long the ensemble keeps the subject's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// It may end in the middle of a run.
-    Short,
+    /// It may end in the middle of a run. It has this timeout.
+    Short(Duration),
     /// Longer than a run, so that the end of the session repairs nothing.
     Long,
 }
@@ -20,8 +20,7 @@ pub(crate) enum Lifetime {
 impl Lifetime {
     pub(crate) fn session_timeout(self) -> Duration {
         match self {
-            // The shortest timeout that the test servers grant.
-            Self::Short => Duration::from_millis(400),
+            Self::Short(timeout) => timeout,
             Self::Long => Duration::from_secs(20),
         }
     }
@@ -30,7 +29,7 @@ impl Lifetime {
     pub(crate) fn hold(self) -> Duration {
         match self {
             // Long enough that a partition takes the lock away meanwhile.
-            Self::Short => self.session_timeout() * 3 / 4,
+            Self::Short(timeout) => timeout * 3 / 4,
             Self::Long => Duration::from_millis(50),
         }
     }
@@ -60,12 +59,12 @@ pub(crate) fn harms(lifetime: Lifetime) -> Vec<Harm> {
         Fault::CutAfter(Cut::Reset),
     ];
     let mut harms = cuts.map(Harm::Fault).to_vec();
-    if lifetime == Lifetime::Short {
+    if let Lifetime::Short(timeout) = lifetime {
         let split = Fault::Split {
             bytes: 3,
             pause: Duration::from_millis(1),
         };
-        let late = Fault::Delay(lifetime.session_timeout() * 7 / 4);
+        let late = Fault::Delay(timeout * 7 / 4);
         harms.extend([Fault::BlackHole, late, split].map(Harm::Fault));
         harms.push(Harm::Partition);
     }
@@ -99,7 +98,11 @@ pub(crate) enum Dropped {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {:?}", self.recipe, self.lifetime)?;
+        let lifetime = match self.lifetime {
+            Lifetime::Short(_) => "Short",
+            Lifetime::Long => "Long",
+        };
+        write!(f, "{:?} {lifetime}", self.recipe)?;
         match &self.first {
             Some(First::Waiting) => write!(f, " cut while it waits,")?,
             Some(First::At(point, fault)) => write!(f, " after {point} {fault:?},")?,

@@ -26,7 +26,7 @@ pub(crate) async fn learn(stage: &Arc<Stage>, recipe: Recipe, lifetime: Lifetime
         _ => words.asked,
     };
     // It comes by the clock.
-    let comes = |name: &&str| lifetime == Lifetime::Short || *name != "Sync";
+    let comes = |name: &&str| lifetime != Lifetime::Long || *name != "Sync";
     let both = |name| [(Direction::ToServer, name), (Direction::FromServer, name)];
     let mut expected: Vec<_> = asked.iter().copied().filter(comes).flat_map(both).collect();
     expected.extend(words.news.map(|news| (Direction::FromServer, news)));
@@ -88,7 +88,7 @@ async fn lesson(
 async fn sweep(servers: Servers, recipe: Recipe) {
     let stage = Stage::set(servers).await;
     let (mut cases, mut frames) = (Vec::new(), 0);
-    for lifetime in [Lifetime::Short, Lifetime::Long] {
+    for lifetime in [Lifetime::Short(stage.words().short), Lifetime::Long] {
         let mut points = learn(&stage, recipe, lifetime).await;
         // Nothing is known of the lock yet, so one kind is enough.
         points.retain(|it| recipe == Recipe::Mutex || is_long() || !it.is_greeting());
@@ -239,6 +239,12 @@ async fn every_lock_survives_a_move_to_another_server_at_every_frame() {
     for recipe in [Recipe::Mutex, Recipe::Read, Recipe::Write, Recipe::Set] {
         sweep_with_moves(recipe).await;
     }
+}
+
+mod on_etcd {
+    use super::{Recipe, Servers, sweep, sweep_of_reconnects};
+
+    cuts_on!(etcd);
 }
 
 mod on_redis {

@@ -1,5 +1,6 @@
 //! Every frame of an acquire, a wait, a hold and a release is cut in every way, and no promise is
-//! broken. On ZooKeeper, on Redis (`on_redis`), on PostgreSQL (`on_postgres`) and on MariaDB (`on_mariadb`).
+//! broken. On ZooKeeper, on etcd (`on_etcd`), on Redis (`on_redis`), on PostgreSQL (`on_postgres`) and on MariaDB
+//! (`on_mariadb`).
 //!
 //! For each kind of lock a scripted run is observed through a [`FaultProxy`]. A contender holds,
 //! the subject comes through the proxy and waits, and a waiter follows it. Each is granted in turn.
@@ -21,9 +22,15 @@
 //!
 //! A failure names its case. `SWEEP_CASE` with a part of that name runs only these cases.
 //! `SWEEP_TURN=1/3` runs a third of the cases.
-//! `SWEEP_LONG` drops futures under all faults instead of two, and cuts the greeting of a connection to
-//! Redis or a database for every kind of lock instead of one. A request to a database is several messages
+//! `SWEEP_LONG` drops futures under all faults instead of two, and cuts the greeting of a connection
+//! to etcd, Redis or a database for every kind of lock instead of one. A request to a database is several messages
 //! that are sent together, and so is its answer: it cuts all of them, instead of the first and the last.
+//!
+//! On etcd, a frame is one of HTTP/2, but for a request: its headers and its message are one, because they leave
+//! together, nothing happens before both have come, and only the message says what is asked. Cuts are made at frames and not at
+//! whole answers, because a client learns of an answer in steps: its headers, its message, and only with its trailers that it is
+//! no error. Without `SWEEP_LONG` the first and the last of the three are cut: before and after them is before and after the message.
+//! Keep-alives, pings and windows go on for as long as a run takes, so only the first of each connection counts.
 //!
 //! Three faults are left out for messages to a database that follow another at once: silence, delay and
 //! partition. What is sent together arrives together, or the connection ends.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use etcd_client::{Event, EventType as EtcdEvent, WatchOptions};
 use futures::future::select_all;
 use futures::{FutureExt as _, StreamExt as _};
 use lock_recipes::Client;
@@ -11,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use zookeeper_client::EventType;
 
-use crate::operator::Operator;
+use crate::operator::{Operator, key_of};
 use crate::store::Servers;
 
 /// Between two looks at the nodes of a database.
@@ -20,6 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub(crate) enum Observer {
     /// One on each server, to notice a deletion as soon as any server shows it.
     ZooKeeper(Vec<Client>),
+    Etcd(Box<etcd_client::Client>, Operator),
     /// And who reads a node.
     Redis(Box<redis::Client>, Operator),
     Database(Looks),
@@ -65,6 +67,13 @@ impl Observer {
                 }
                 Self::ZooKeeper(clients)
             }
+            Servers::Etcd(server) => {
+                let client = etcd_client::Client::connect([server.address()], None).await;
+                Self::Etcd(
+                    Box::new(client.expect("a client")),
+                    Operator::of(servers).await,
+                )
+            }
             Servers::Redis(server) => {
                 let client = redis::Client::open(server.url()).expect("a URL");
                 Self::Redis(Box::new(client), Operator::of(servers).await)
@@ -89,6 +98,28 @@ impl Observer {
                 let deleted = async move {
                     let (event, ..) = select_all(watchers).await;
                     assert_eq!(event.event_type, EventType::NodeDeleted);
+                };
+                deleted.boxed()
+            }
+            Self::Etcd(client, operator) => {
+                let there = operator
+                    .node(node)
+                    .await
+                    .expect("a server")
+                    .expect("a node");
+                // From its creation on, so nothing is missed in between.
+                let after = WatchOptions::new().with_start_revision(there.created + 1);
+                let news = client.watch_client().watch(key_of(node), Some(after)).await;
+                let mut news = news.expect("news");
+                let deleted = async move {
+                    let is_deletion = |it: &Event| it.event_type() == EtcdEvent::Delete;
+                    // The first answer only says that it is watched.
+                    loop {
+                        let said = news.message().await.expect("a server").expect("news");
+                        if said.events().iter().any(is_deletion) {
+                            break;
+                        }
+                    }
                 };
                 deleted.boxed()
             }

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
+use etcd_client::{GetOptions, KeyValue};
 use lock_recipes::Client;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts};
+use recipes_core::internal::REVISION_DIGITS;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, cmd};
 use tokio::sync::Mutex;
@@ -17,6 +19,7 @@ use crate::store::Servers;
 /// Reads what the store has, and none of it through a lock's code.
 pub(crate) enum Operator {
     ZooKeeper(Client),
+    Etcd(Box<etcd_client::Client>),
     Redis(MultiplexedConnection),
     Postgres(tokio_postgres::Client),
     MariaDb(Mutex<Conn>),
@@ -37,6 +40,10 @@ impl Operator {
             Servers::Three(servers) => {
                 let client = servers.server(0).client().await;
                 Self::ZooKeeper(client.expect("a client"))
+            }
+            Servers::Etcd(server) => {
+                let client = etcd_client::Client::connect([server.address()], None).await;
+                Self::Etcd(Box::new(client.expect("a client")))
             }
             Servers::Redis(server) => {
                 let client = redis::Client::open(server.url()).expect("a URL");
@@ -67,6 +74,14 @@ impl Operator {
                 Err(Error::NoNode) => return Ok(Vec::new()),
                 names => names.map_err(|error| error.to_string()),
             },
+            Self::Etcd(client) => {
+                let below = format!("{directory}/");
+                let options = GetOptions::new().with_prefix().with_keys_only();
+                let keys = client.kv_client().get(below.as_str(), Some(options)).await;
+                let name = |kv: &KeyValue| Some(node_of(kv)?.strip_prefix(&below)?.to_owned());
+                keys.map(|it| it.kvs().iter().filter_map(name).collect())
+                    .map_err(|error| error.to_string())
+            }
             Self::Redis(connection) => {
                 let mut asked = cmd("ZRANGE");
                 asked.arg(format!("{{locks}}:c:{directory}")).arg(0).arg(-1);
@@ -96,6 +111,17 @@ impl Operator {
                 let stat = client.check_stat(path).await;
                 stat.map_err(|error| error.to_string())
                     .map(|stat| stat.map(|it| (it.czxid, it.ephemeral_owner)))
+            }
+            Self::Etcd(client) => {
+                let key = client.kv_client().get(key_of(path), None).await;
+                let is_it = |kv: &&KeyValue| node_of(kv).is_some_and(|it| it == path);
+                key.map(|it| {
+                    it.kvs()
+                        .iter()
+                        .find(is_it)
+                        .map(|kv| (kv.create_revision(), kv.lease()))
+                })
+                .map_err(|error| error.to_string())
             }
             Self::Redis(connection) => {
                 let mut asked = cmd("HMGET");
@@ -138,7 +164,9 @@ impl Operator {
                 let paths = connection.lock().await.query(asked).await;
                 paths.map_err(|error| error.to_string())?
             }
-            Self::ZooKeeper(_) | Self::Redis(_) => unreachable!("no table has them all"),
+            Self::ZooKeeper(_) | Self::Etcd(_) | Self::Redis(_) => {
+                unreachable!("no table has them all")
+            }
         };
         Ok(paths.into_iter().collect())
     }
@@ -151,7 +179,19 @@ impl Operator {
                 synced.map_err(|error| format!("cannot sync: {error}"))
             }
             // There is one server.
-            Self::Redis(_) | Self::Postgres(_) | Self::MariaDb(_) => Ok(()),
+            Self::Etcd(_) | Self::Redis(_) | Self::Postgres(_) | Self::MariaDb(_) => Ok(()),
         }
     }
+}
+
+/// The path of the node that a key is: its name goes on with the revision that made it.
+fn node_of(kv: &KeyValue) -> Option<String> {
+    let key = kv.key_str().ok()?;
+    Some(format!("{key}{:0REVISION_DIGITS$}", kv.create_revision()))
+}
+
+/// The key of a node.
+pub(crate) fn key_of(path: &str) -> &str {
+    let end = path.len().saturating_sub(REVISION_DIGITS);
+    path.split_at_checked(end).map_or(path, |(key, _)| key)
 }

@@ -248,6 +248,15 @@ async fn holder_that_is_cut_off_from_an_ensemble_knows_before_the_next_one_is_gr
     cut_off(Servers::Three(servers.expect("an ensemble"))).await;
 }
 
+mod on_etcd {
+    use super::{Servers, cut_off};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+        cut_off(Servers::etcd().await).await;
+    }
+}
+
 mod on_redis {
     use super::{Servers, cut_off};
 

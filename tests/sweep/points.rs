@@ -1,5 +1,7 @@
 //! The frames of a run that are worth a fault.
 
+mod etcd;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,7 +18,8 @@ pub(crate) struct Point {
     pub(crate) name: String,
     pub(crate) n: usize,
     /// The connection on which it is counted. A session in a database has two, and what is sent by
-    /// the clock over one of them would change the numbers of the other.
+    /// the clock over one of them would change the numbers of the other. On etcd, what keeps a connection
+    /// would change those of the next.
     pub(crate) connection: Option<u64>,
     pub(crate) kind: Kind,
     /// Whether it can be lost or late while what was sent before it was not. What is sent together is
@@ -32,6 +35,8 @@ pub(crate) enum Kind {
     /// It opens or closes the session.
     Session,
     Beat,
+    /// It keeps a connection to etcd, and the session on it. The first one is sent at once, and only that one counts.
+    Upkeep,
     /// It asks a database for news.
     Poll,
     Request,
@@ -80,12 +85,13 @@ impl Point {
             "look",
             "multi delete",
             "close",
+            "LeaseRevoke",
         ];
         let is_certain = match self.kind {
             // Only the first session of a server hands the library over.
             Kind::Greeting => self.name != "FUNCTION LOAD",
             Kind::Session => true,
-            Kind::Beat | Kind::Poll => false,
+            Kind::Beat | Kind::Upkeep | Kind::Poll => false,
             Kind::Request => {
                 // A lock alone has a call of its own in a database. It asks in another way only if the
                 // news come late.
@@ -94,7 +100,9 @@ impl Point {
                     true => &["requests"],
                     false => &["enter", "leave"],
                 };
-                certain.contains(&self.name.as_str()) || calls.contains(&self.statement())
+                let message = etcd::message_of(&self.name);
+                let message = message.unwrap_or(&self.name);
+                certain.contains(&message) || calls.contains(&self.statement())
             }
         };
         self.n == 1 && is_certain && !self.is_by_the_clock(recipe)
@@ -119,7 +127,7 @@ impl Point {
     pub(crate) fn comes_in(&self, lifetime: Lifetime, recipe: Recipe) -> bool {
         // The first ping is sent at once.
         let is_first_ping = self.name == "Ping" && self.n == 1;
-        lifetime == Lifetime::Short || is_first_ping || !self.is_by_the_clock(recipe)
+        lifetime != Lifetime::Long || is_first_ping || !self.is_by_the_clock(recipe)
     }
 
     /// What can happen to it in such a session.
@@ -150,7 +158,10 @@ impl Point {
 
     /// Whether it opens, keeps or closes the session.
     pub(crate) fn is_of_the_session(&self) -> bool {
-        matches!(self.kind, Kind::Greeting | Kind::Session | Kind::Beat)
+        matches!(
+            self.kind,
+            Kind::Greeting | Kind::Session | Kind::Beat | Kind::Upkeep
+        )
     }
 
     /// Whether it is a request that may remove the lock's nodes.
@@ -182,9 +193,11 @@ impl fmt::Display for Point {
 
 /// The frames of a run, numbered within each name, from this connection on.
 pub(crate) fn points(log: &[Frame], first_connection: u64) -> Vec<Point> {
-    match log.iter().any(|it| it.opcode == Opcode::Sql) {
-        true => of_a_database(log, first_connection),
-        false => of_other_stores(log, first_connection),
+    let has = |opcode| log.iter().any(|it| it.opcode == opcode);
+    match () {
+        () if has(Opcode::Sql) => of_a_database(log, first_connection),
+        () if has(Opcode::Etcd) => etcd::points(log, first_connection),
+        () => of_other_stores(log, first_connection),
     }
 }
 

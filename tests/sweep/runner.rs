@@ -38,7 +38,7 @@ impl Tally {
         match outcome {
             Ok(shown) => {
                 self.struck += usize::from(shown.has_struck);
-                self.lost += usize::from(shown.was_lost);
+                self.lost += usize::from(shown.loss.is_some());
                 let wait = (shown.longest_wait, case.to_string());
                 if wait > self.longest_wait {
                     self.longest_wait = wait;

@@ -54,7 +54,8 @@ pub(crate) struct Stage {
 pub(crate) struct Shown {
     pub(crate) frames: Vec<Frame>,
     pub(crate) has_struck: bool,
-    pub(crate) was_lost: bool,
+    /// Why the lock was lost while it was held.
+    pub(crate) loss: Option<String>,
     /// The future was done before it was to be dropped.
     pub(crate) was_done: bool,
     /// The longest time from the end of the conflicting lock to the grant.
@@ -177,9 +178,13 @@ impl Run {
         let granted = waited.map_err(failed("P5: behind waits for ever"))?;
         let granted = granted.map_err(failed("behind"))??;
         self.await_empty().await?;
-        let is_kept = session.epoch() == 1 && !shown.was_lost;
+        let epoch = session.epoch();
+        let is_kept = epoch == 1 && shown.loss.is_none();
         if self.case.lifetime == Lifetime::Long && !is_kept {
-            return Err("lost for nothing: a session that outlives the run".to_owned());
+            return Err(format!(
+                "lost for nothing: a session that outlives the run, epoch {epoch}, {:?}",
+                shown.loss
+            ));
         }
         let closed = timeout(2 * CLOSE_MAX, session.close()).await;
         closed.map_err(failed("session does not close"))?;
@@ -206,15 +211,15 @@ impl Run {
         let mut shown = Shown {
             frames: Vec::new(),
             has_struck: false,
-            was_lost: false,
+            loss: None,
             was_done: acquired.is_some(),
             longest_wait: free.elapsed(),
         };
         let Some(guard) = acquired else {
             return Ok(shown);
         };
-        shown.was_lost = hold(&guard, self.case.lifetime.hold()).await;
-        if shown.was_lost && guard.is_valid() {
+        shown.loss = hold(&guard, self.case.lifetime.hold()).await;
+        if shown.loss.is_some() && guard.is_valid() {
             return Err("P6: lost and valid".to_owned());
         }
         self.arena.leave("subject");
@@ -341,15 +346,15 @@ async fn settled(
 }
 
 /// Holds for a while, and longer while it is unknown whether the lock is held, so that it can be
-/// taken away. Returns whether it was lost.
-async fn hold(guard: &LockGuard, time: Duration) -> bool {
+/// taken away. Returns why it was lost, if it was.
+async fn hold(guard: &LockGuard, time: Duration) -> Option<String> {
     // The loop ends, because a guard does not stay suspended for ever.
     loop {
-        if timeout(time, guard.lost()).await.is_ok() {
-            return true;
+        if let Ok(loss) = timeout(time, guard.lost()).await {
+            return Some(loss.to_string());
         }
         if guard.state() == GuardState::Held {
-            return false;
+            return None;
         }
     }
 }

@@ -5,7 +5,8 @@ use std::io;
 use lock_recipes::{Error, Session, ZooKeeperBuilder};
 use recipes_core::SessionOptions;
 use test_rig::{
-    FaultProxy, MariaDbServer, PostgresServer, RedisServer, ZooKeeperEnsemble, ZooKeeperServer,
+    EtcdServer, FaultProxy, MariaDbServer, PostgresServer, RedisServer, ZooKeeperEnsemble,
+    ZooKeeperServer,
 };
 
 /// Connections that the proxies have cut, but that the server still has, are among them.
@@ -14,6 +15,7 @@ const CONNECTIONS_MAX: u16 = 1000;
 pub(crate) enum Servers {
     One(ZooKeeperServer),
     Three(ZooKeeperEnsemble),
+    Etcd(EtcdServer),
     Redis(RedisServer),
     Postgres(PostgresServer),
     MariaDb(MariaDbServer),
@@ -27,6 +29,10 @@ impl Servers {
     pub(crate) async fn ensemble() -> Self {
         let servers = ZooKeeperEnsemble::start(3).await;
         Self::Three(servers.expect("an ensemble"))
+    }
+
+    pub(crate) async fn etcd() -> Self {
+        Self::Etcd(EtcdServer::start().await.expect("a server"))
     }
 
     pub(crate) async fn redis() -> Self {
@@ -53,6 +59,7 @@ impl Servers {
             Self::Three(servers) => {
                 return [0, 1, 2].map(|index| servers.server(index).connect_string());
             }
+            Self::Etcd(server) => server.port(),
             Self::Redis(server) => server.port(),
             Self::Postgres(server) => server.port(),
             Self::MariaDb(server) => server.port(),
@@ -64,6 +71,7 @@ impl Servers {
         match self {
             Self::One(_) => "ZooKeeper",
             Self::Three(_) => "ZooKeeper ensemble",
+            Self::Etcd(_) => "etcd",
             Self::Redis(_) => "Redis",
             Self::Postgres(_) => "PostgreSQL",
             Self::MariaDb(_) => "MariaDB",
@@ -74,6 +82,7 @@ impl Servers {
     pub(crate) async fn proxy(&self, address: &str) -> io::Result<FaultProxy> {
         match self {
             Self::One(_) | Self::Three(_) => FaultProxy::start(address).await,
+            Self::Etcd(_) => FaultProxy::start_for_etcd(address).await,
             Self::Redis(_) => FaultProxy::start_for_redis(address).await,
             Self::Postgres(_) => FaultProxy::start_for_postgres(address).await,
             Self::MariaDb(_) => FaultProxy::start_for_mysql(address).await,
@@ -88,11 +97,17 @@ impl Servers {
     ) -> Result<Session, Error> {
         match self {
             Self::One(_) | Self::Three(_) => ZooKeeperBuilder::from(options).connect(address).await,
+            Self::Etcd(_) => connect_to_etcd(address, options).await,
             Self::Redis(_) => connect_to_redis(address, options).await,
             Self::Postgres(server) => connect_to_postgres(&server.url_at(address), options).await,
             Self::MariaDb(server) => connect_to_mariadb(&server.url_at(address), options).await,
         }
     }
+}
+
+async fn connect_to_etcd(address: &str, options: SessionOptions) -> Result<Session, Error> {
+    let options = lock_recipes::EtcdBuilder::from(options);
+    options.connect(&format!("etcd://{address}")).await
 }
 
 async fn connect_to_redis(address: &str, options: SessionOptions) -> Result<Session, Error> {

@@ -1,9 +1,16 @@
 //! What the stores call the frames of a run.
 
+use std::time::Duration;
+
 use crate::store::Servers;
+
+/// The shortest timeout that the test servers of ZooKeeper grant.
+const SHORT: Duration = Duration::from_millis(400);
 
 /// What a store calls the frames of a run.
 pub(crate) struct Words {
+    /// The timeout of a session that may end in the middle of a run.
+    pub(crate) short: Duration,
     /// Connections that a session has at a time.
     pub(crate) connections: u64,
     /// Further ones after a reconnect, over which it asks what the server grants now.
@@ -22,6 +29,7 @@ pub(crate) struct Words {
 }
 
 const ZOOKEEPER: Words = Words {
+    short: SHORT,
     connections: 1,
     questions: 1,
     asked: &["Create", "GetChildren", "Delete", "GetData", "Sync"],
@@ -33,7 +41,35 @@ const ZOOKEEPER: Words = Words {
     watching_again: ("Connect", 2),
 };
 
+const ETCD: Words = Words {
+    // With a lease of two seconds. A heartbeat is two round trips there, which a quarter of it must do for.
+    short: Duration::from_millis(1_600),
+    connections: 1,
+    questions: 0,
+    asked: &[
+        "LeaseGrant",
+        "multi create",
+        "look",
+        "multi delete",
+        "LeaseRevoke",
+    ],
+    asked_for_set: &[
+        "LeaseGrant",
+        "multi create",
+        "look",
+        "multi delete",
+        "LeaseRevoke",
+    ],
+    news: Some("news"),
+    entered: ("multi create", 1),
+    left: ("multi delete", 1),
+    // The first is that of the session's own key.
+    watching: ("watch", 3),
+    watching_again: ("watch", 6),
+};
+
 const REDIS: Words = Words {
+    short: SHORT,
     connections: 1,
     questions: 0,
     asked: &["open", "multi create", "look", "multi delete", "close"],
@@ -47,6 +83,7 @@ const REDIS: Words = Words {
 };
 
 const POSTGRES: Words = Words {
+    short: SHORT,
     connections: 2,
     questions: 0,
     asked: &["open", "enter", "leave", "poll", "close"],
@@ -60,6 +97,7 @@ const POSTGRES: Words = Words {
 };
 
 const MARIADB: Words = Words {
+    short: SHORT,
     connections: 2,
     questions: 0,
     asked: &["open", "enter", "leave", "close"],
@@ -75,6 +113,7 @@ impl Words {
     pub(crate) fn of(servers: &Servers) -> &'static Self {
         match servers {
             Servers::One(_) | Servers::Three(_) => &ZOOKEEPER,
+            Servers::Etcd(_) => &ETCD,
             Servers::Redis(_) => &REDIS,
             Servers::Postgres(_) => &POSTGRES,
             Servers::MariaDb(_) => &MARIADB,

@@ -49,7 +49,7 @@ pub enum Opcode {
     Ping,
     /// Close the session.
     CloseSession,
-    /// A watch has fired, or Redis or a database has sent what nobody asked for; from the server
+    /// A watch has fired, or Redis, etcd or a database has sent what nobody asked for; from the server
     /// only.
     Notification,
     /// Another request, by its number in ZooKeeper's `ZooDefs.OpCode`.
@@ -58,6 +58,8 @@ pub enum Opcode {
     Redis,
     /// A message to PostgreSQL or MySQL, or an answer. Its [names](Frame::names) say which.
     Sql,
+    /// A request to etcd, or an answer. Its [names](Frame::names) say which.
+    Etcd,
     /// Not understood, such as a reply that belongs to no request.
     Unknown,
 }
@@ -90,6 +92,12 @@ pub struct Frame {
     ///   `resume` or `close`, or all requests that are in it, each kind once: `look`, `list`, `read`,
     ///   `stat`, `watch`, `unwatch`, `beat`, `multi create`, `multi delete`, `multi set`,
     ///   `multi check`. News are what Redis calls them, as `message`.
+    /// - etcd: a request and the messages that answer it have the method of gRPC, as `LeaseGrant`. A watch is
+    ///   `watch` and `unwatch`, and what it tells is `news`. A transaction comes with all that is in it, each kind
+    ///   once: `look`, `list`, `read`, `count`, `local read`, `multi create`, `multi delete`, `multi set`,
+    ///   `multi check`; `resume` if a session goes on, `prove` if there is nothing else in it; last `Txn`. The frames before
+    ///   and after an answer are `.. HEADERS` and `.. TRAILERS`, as `look TRAILERS`, and the end of a request is `.. END`. What belongs to no call is what
+    ///   HTTP/2 calls it, as `PING`, and the first bytes are `PRI`.
     /// - Databases: the statement with the message, as `requests Bind` or `COMMIT Query`; then each
     ///   by itself. A statement is the function or procedure that it calls, or its first word.
     ///   Answers have the statement, and a message of their own, as `requests DataRow`. What belongs
@@ -100,13 +108,13 @@ pub struct Frame {
     pub paths: Vec<String>,
     /// Whether it sets a watch, or answers such a request.
     pub watch: bool,
-    /// The client's number of the request, `None` for [`Opcode::Connect`]. Redis and
-    /// PostgreSQL have none, and MySQL counts anew; there requests are counted from 1 on each
-    /// connection.
+    /// The client's number of the request, `None` for [`Opcode::Connect`]. etcd has the
+    /// number of the stream. Redis and PostgreSQL have none, and MySQL counts anew; there requests are
+    /// counted from 1 on each connection.
     pub xid: Option<i32>,
     /// The last transaction that the server had seen. Only in replies and notifications.
     pub zxid: Option<i64>,
-    /// ZooKeeper's or MySQL's error code, 0 for none. Only in replies. Redis and PostgreSQL have no
+    /// ZooKeeper's or MySQL's error code, or gRPC's, 0 for none. Only in replies; on etcd, in their trailers. Redis and PostgreSQL have no
     /// numbers; there every error is -1.
     pub error: Option<i32>,
     /// Its length, all included.

@@ -3,7 +3,7 @@
 use super::frame::Direction;
 use super::message::{self, Message};
 use super::splitter::body;
-use super::{mysql, postgres, redis};
+use super::{etcd, mysql, postgres, redis};
 
 /// What the clients and the server of a proxy speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub(super) enum Protocol {
     Redis,
     Postgres,
     MySql,
+    Etcd,
 }
 
 /// The state of one connection that is needed to decode later frames.
@@ -21,6 +22,7 @@ pub(super) enum Conversation {
     Redis(redis::Conversation),
     Postgres(postgres::Conversation),
     MySql(mysql::Conversation),
+    Etcd(etcd::Conversation),
 }
 
 impl Protocol {
@@ -30,6 +32,7 @@ impl Protocol {
             Self::Redis => Conversation::Redis(redis::Conversation::default()),
             Self::Postgres => Conversation::Postgres(postgres::Conversation::default()),
             Self::MySql => Conversation::MySql(mysql::Conversation::default()),
+            Self::Etcd => Conversation::Etcd(etcd::Conversation::default()),
         }
     }
 
@@ -45,6 +48,8 @@ impl Protocol {
             Self::Redis => Some(format!("-ERR refused with code {code}\r\n").into_bytes()),
             Self::Postgres => postgres::refusal(code),
             Self::MySql => mysql::refusal(reply, code),
+            // The headers of an answer cannot be left out: later ones refer to them.
+            Self::Etcd => None,
         }
     }
 }
@@ -56,6 +61,7 @@ impl Conversation {
             Self::Redis(conversation) => conversation.message(direction, frame),
             Self::Postgres(conversation) => conversation.message(direction, frame),
             Self::MySql(conversation) => conversation.message(direction, frame),
+            Self::Etcd(conversation) => conversation.message(direction, frame),
         }
     }
 }

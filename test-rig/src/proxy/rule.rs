@@ -32,11 +32,12 @@ pub enum Fault {
     /// direction goes on. The sender notices nothing, because its bytes are read.
     BlackHole,
     /// The frame disappears; those that follow do not. If it is a request to Redis or a database,
-    /// whose answers have no numbers, all later answers seem to be for the request before.
+    /// whose answers have no numbers, all later answers seem to be for the request before. No headers
+    /// to or from etcd can be dropped, because later ones refer to them.
     Drop,
     /// A reply becomes a refusal with this error code, which Redis only quotes, and which is the
     /// SQLSTATE of PostgreSQL. The server has carried the request out. If an answer has several
-    /// messages, only the last that is of the statement can be refused: `CommandComplete`, `OK`.
+    /// messages, only the last that is of the statement can be refused: `CommandComplete`, `OK`. Answers of etcd pass.
     Refuse(i32),
     /// The frame is late, and so are those that follow.
     Delay(Duration),

@@ -2,7 +2,7 @@
 
 use super::frame::Direction;
 use super::protocol::Protocol;
-use super::{mysql, postgres, resp};
+use super::{http2, mysql, postgres, resp};
 
 /// Far above any `jute.maxbuffer` in use, and far below what text or TLS give when they are read as
 /// a length.
@@ -24,6 +24,7 @@ pub(super) enum Piece {
 /// |---|---|
 /// | framed | ZooKeeper: a length is negative or above [`FRAME_BYTES_MAX`]: four-letter words, TLS, noise |
 /// | | Redis: a value is of no known kind or has no length: TLS, noise |
+/// | | etcd: the first frame is not that of HTTP/2, or headers have no end: text, TLS, noise |
 /// | | databases: a message is of no known kind or not in its place: TLS, noise |
 /// | raw | never |
 #[derive(Debug)]
@@ -42,6 +43,7 @@ enum Scan {
     Redis(resp::Scan),
     Postgres(postgres::Scan),
     MySql(mysql::Scan),
+    Etcd(http2::Scan),
 }
 
 impl Splitter {
@@ -53,6 +55,7 @@ impl Splitter {
                 Protocol::Redis => Scan::Redis(resp::Scan::default()),
                 Protocol::Postgres => Scan::Postgres(postgres::Scan::default()),
                 Protocol::MySql => Scan::MySql(mysql::Scan::default()),
+                Protocol::Etcd => Scan::Etcd(http2::Scan::default()),
             },
             buffer: Vec::new(),
             is_raw: false,
@@ -72,6 +75,7 @@ impl Splitter {
                 Scan::Redis(scan) => scan.end(buffer, direction).ok(),
                 Scan::Postgres(scan) => scan.end(buffer, direction).ok(),
                 Scan::MySql(scan) => scan.end(buffer, direction).ok(),
+                Scan::Etcd(scan) => scan.end(buffer, direction).ok(),
             };
             match end {
                 Some(end) => return Some(Piece::Frame(self.buffer.drain(..end?).collect())),
