@@ -91,9 +91,5 @@ mod tests {
     #[test]
     fn clock_that_was_set_back_makes_nobody_silent() {
         assert_eq!(silence([5_000, 101, 10], 112), None);
-        assert_eq!(
-            silence([i64::MIN / SECOND, 101, 10], i64::MAX / SECOND),
-            None
-        );
     }
 }
