@@ -161,8 +161,7 @@ impl Reads for RedisReads {
         commands.get(format!("{}:t", self.prefix));
         commands.zrange_withscores(format!("{}:s", self.prefix), 0, -1);
         async move {
-            let (now, clock, all): ((i64, i64), Vec<u8>, Vec<(String, f64)>) =
-                self.ask(&commands).await?;
+            let (now, clock, all): (_, Vec<u8>, Vec<_>) = self.ask(&commands).await?;
             silent(now, &clock, &all, sessions)
         }
         .boxed()
