@@ -1,4 +1,4 @@
-//! Locks seen from outside: their holders, their waiters, and which node each waiter waits for.
+//! Locks seen from outside: their holders, their waiters, which node each waiter waits for, and whose sessions are silent.
 
 mod cycles;
 pub(crate) mod first;
@@ -11,6 +11,8 @@ mod standing;
 mod tests;
 
 pub use graph::{Basis, Edge, Party, WaitForGraph};
+
+use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -99,6 +101,10 @@ pub struct Contender {
     pub mode: Option<LockKind>,
     /// Whether it holds, waits or is a stranger.
     pub standing: Standing,
+    /// For how long the store has not heard from its session, if that is longer than half of the session's timeout: a
+    /// holder of this library has given the lock up by then, and the store will soon. `None` if it was heard later, or
+    /// if the store does not tell: ZooKeeper tells nobody, and the others may tell it to fewer users than the rest.
+    pub silent_for: Option<Duration>,
 }
 
 /// What the order of admission says about a node.
@@ -128,7 +134,8 @@ pub struct Scan {
 /// Shows one lock: its holders and waiters in their order, and which nodes each waiter waits for.
 ///
 /// Understands every lock of Curator's layout, whichever client created the nodes. Sends a `sync`,
-/// a list, and a read of each node; changes nothing.
+/// a list, and a read of each node, and then asks once which sessions are silent; changes nothing. That question has a
+/// connection of its own, unless the session [only reads](crate::SessionOptions::read_only).
 ///
 /// # Guarantees
 /// - The order, and which nodes a contender waits for, follow the rules of the locks themselves.
@@ -195,6 +202,7 @@ async fn inspect_as(session: &Session, path: &str, shown: Shown) -> Result<Inspe
     if lock.is_none() && may_be_a_semaphore {
         lock = semaphore(&reader, path, &leases, shown).await?;
     }
+    reader.tell_silence(lock.as_mut_slice()).await;
     lock.ok_or_else(|| QueryError::NotALock {
         path: path.to_owned(),
     })
@@ -245,7 +253,7 @@ fn whole_semaphore(path: &str, leases: Inspection, queue: Option<Inspection>) ->
 /// Shows all locks with contenders, at or below a node. `/` shows all locks of the store.
 ///
 /// A node is a lock if it has a child that a lock recipe has named and that a session owns. A scan
-/// sends about one request for each node below `root`, and one for each contender. So it is for
+/// sends about one request for each node below `root`, one for each contender, and one for their sessions. So it is for
 /// operators and their tools, not for the normal work of a service. At most 64 requests are in
 /// flight at a time. The memory that it needs is that of its result.
 ///
@@ -309,6 +317,7 @@ async fn scan_as(session: &Session, root: &str, shown: Shown) -> Result<Scan, Qu
             Err(error) => scan.unreadable.push((path, error)),
         }
     }
+    reader.tell_silence(&mut scan.locks).await;
     scan.locks.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     scan.unreadable.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(scan)
@@ -352,6 +361,7 @@ fn lock_in(path: &str, directory: Directory, shown: Shown) -> Option<Inspection>
             is_readable,
             mode,
             standing,
+            silent_for: None,
         })
     });
     Some(Inspection {

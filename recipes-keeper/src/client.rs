@@ -247,6 +247,10 @@ impl Nodes for KeptNodes {
         Box::new(self.kept.together())
     }
 
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> Reply<'a, Vec<(i64, Duration)>> {
+        self.kept.terms.silent(&self.kept.shared, sessions).boxed()
+    }
+
     fn sync(&self, _path: &str) -> Reply<'_, ()> {
         // There is one server that answers, and its answers are of the moment.
         let answer = self.kept.ask_beat();

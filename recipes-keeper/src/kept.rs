@@ -17,6 +17,7 @@ use crate::owned::Owned;
 use crate::queue::{Answer, Queue};
 use crate::reading::Reading;
 use crate::shared::Shared;
+use crate::silence::Silence;
 use crate::wire::{Caller, Server, Wire};
 
 /// A contender that wants the watches of its listing wants them at once.
@@ -76,13 +77,36 @@ impl Terms {
     ) -> Result<Box<dyn Wire>, NodesError> {
         let opened = caught(async {
             if self.only_reads {
-                let reading = Reading::open(number, self.server.read().await?).await?;
+                let reads = self.server.read().await?;
+                shared.reads_over(&reads);
+                let reading = Reading::open(number, reads).await?;
                 return Ok(Box::new(reading) as Box<dyn Wire>);
             }
             self.server.open(shared, number).await
         });
         match tokio::time::timeout(self.connect_timeout, opened).await {
             Ok(Ok(opened)) => Ok(Box::new(Guarded(opened?))),
+            Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
+            Err(_) => Err(self.unanswered()),
+        }
+    }
+
+    /// Asks which of these sessions have been silent for long. A session that does more than read asks over a
+    /// connection that is opened for this.
+    pub(crate) async fn silent(
+        &self,
+        shared: &Shared,
+        sessions: &[i64],
+    ) -> Result<Vec<Silence>, NodesError> {
+        let asked = caught(async {
+            let reads = match shared.reads() {
+                Some(reads) => reads,
+                None => self.server.read().await?,
+            };
+            Ok(reads.silent(sessions).await?)
+        });
+        match tokio::time::timeout(self.connect_timeout, asked).await {
+            Ok(Ok(told)) => told,
             Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
             Err(_) => Err(self.unanswered()),
         }

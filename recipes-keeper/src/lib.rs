@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `wire` | the seam: server, connection, calls, answers |
 //! | `reading` | who only reads, without a session |
+//! | `silence` | how long sessions have been silent |
 //! | `guarded` | wires below which a client may panic |
 //! | `sessions` | a store whose sessions are kept here |
 //! | `shared` | what the wires of a session share |
@@ -40,6 +41,7 @@ mod reading;
 mod resume;
 mod sessions;
 mod shared;
+mod silence;
 mod traffic;
 mod watches;
 mod wire;
@@ -52,6 +54,7 @@ pub use parts::{Parts, counted, signed, stat};
 pub use reading::{ReadNode, Reads};
 pub use sessions::{Sessions, TRAITS};
 pub use shared::Shared;
+pub use silence::{Clocks, Lives, Silence, is_long};
 pub use watches::{Rewatch, Seen, Watches};
 pub use wire::{
     Answers, CallError, Called, Caller, Facts, Loss, LossSender, Open, Opened, Outcome, Resume,

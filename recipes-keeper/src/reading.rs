@@ -9,6 +9,7 @@ use recipes_core::{NodeStat, NodesError};
 
 use crate::answers::{Trouble, whole};
 use crate::asked::Asked;
+use crate::silence::Silence;
 use crate::wire::{
     Answers, CallError, Called, Caller, Facts, Loss, Open, Opened, Outcome, Resume, Resumed, Said,
     Wire,
@@ -30,6 +31,9 @@ pub trait Reads: Send + Sync + Debug {
 
     /// Data and stat of a node, if it is there.
     fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>>;
+
+    /// Those of these sessions that have been silent for [long](crate::is_long), as far as the server tells this user.
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> BoxFuture<'a, Result<Vec<Silence>, CallError>>;
 
     /// Asks for an answer, and for nothing else.
     fn ping(&self) -> BoxFuture<'_, Result<(), CallError>>;
@@ -188,6 +192,14 @@ pub(crate) mod tests {
             let node = (path == "/a/x").then(|| (b"data".to_vec(), stat()));
             let answer = self.0.then_some(node).ok_or_else(refused);
             future::ready(answer).boxed()
+        }
+
+        fn silent<'a>(
+            &'a self,
+            sessions: &'a [i64],
+        ) -> BoxFuture<'a, Result<Vec<Silence>, CallError>> {
+            let silent = sessions.iter().map(|id| (*id, Duration::from_secs(9)));
+            future::ready(Ok(silent.collect())).boxed()
         }
 
         fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {

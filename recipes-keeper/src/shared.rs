@@ -1,12 +1,13 @@
 //! What the wires of a session share, from the first to the last.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use recipes_core::NodeStat;
 
 use crate::moment::Moment;
+use crate::reading::Reads;
 use crate::watches::Watches;
 
 /// What the wires of a session share with whoever uses the session.
@@ -18,6 +19,8 @@ pub struct Shared {
     seen: AtomicI64,
     /// When the last request was sent that the server has heard.
     heard: Mutex<Moment>,
+    /// The last connection of a session that only reads.
+    reads: Mutex<Option<Arc<dyn Reads>>>,
 }
 
 impl Shared {
@@ -40,6 +43,16 @@ impl Shared {
     pub fn was_heard(&self, sent: Moment) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         *heard = heard.max(sent);
+    }
+
+    pub(crate) fn reads_over(&self, reads: &Arc<dyn Reads>) {
+        let mut last = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Arc::clone(reads));
+    }
+
+    pub(crate) fn reads(&self) -> Option<Arc<dyn Reads>> {
+        let last = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
     }
 
     /// How long ago that was.

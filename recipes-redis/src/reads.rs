@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodesError;
-use recipes_keeper::{CallError, Facts, Loss, ReadNode, Reads, counted};
+use recipes_keeper::{CallError, Clocks, Facts, Lives, Loss, ReadNode, Reads, Silence, counted};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Pipeline, Value, cmd, pipe};
 use tokio::sync::watch;
@@ -82,6 +82,50 @@ fn read(path: &str, fields: Fields, children: i64) -> Result<Option<ReadNode>, C
     Ok(Some((data.unwrap_or_default(), stat)))
 }
 
+/// Those of these sessions that are silent. `now` is in seconds and microseconds; for the others see the top of
+/// `store.lua`.
+fn silent(
+    now: (i64, i64),
+    clock: &[u8],
+    all: &[(String, f64)],
+    sessions: &[i64],
+) -> Result<Vec<Silence>, CallError> {
+    let number = |at: usize| {
+        let bytes = clock.get(at * 8..)?.first_chunk()?;
+        Some(whole(f64::from_le_bytes(*bytes)))
+    };
+    let (Some(last), Some(own)) = (number(1), number(2)) else {
+        return Err(CallError::unexpected("a clock that is none"));
+    };
+    let clocks = Clocks {
+        last,
+        own,
+        now: now.0.saturating_mul(1_000_000).saturating_add(now.1),
+    };
+    let lives = all.iter().filter_map(|(name, deadline)| {
+        let mut parts = name.split(':').map(str::parse);
+        let (Some(Ok(id)), Some(Ok(timeout))) = (parts.next(), parts.next()) else {
+            return None;
+        };
+        Some(Lives {
+            id,
+            timeout,
+            deadline: whole(*deadline),
+        })
+    });
+    let lives = lives.filter(|it| sessions.contains(&it.id));
+    Ok(lives.filter_map(|it| clocks.silence(it)).collect())
+}
+
+/// Times of Lua are whole numbers below 2 to the power of 53.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a float that is too large becomes the largest number"
+)]
+fn whole(number: f64) -> i64 {
+    number as i64
+}
+
 impl Reads for RedisReads {
     fn facts(&self) -> &Facts {
         &self.facts
@@ -111,6 +155,18 @@ impl Reads for RedisReads {
         .boxed()
     }
 
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> BoxFuture<'a, Result<Vec<Silence>, CallError>> {
+        let mut commands = pipe();
+        commands.atomic().cmd("TIME");
+        commands.get(format!("{}:t", self.prefix));
+        commands.zrange_withscores(format!("{}:s", self.prefix), 0, -1);
+        async move {
+            let (now, clock, all): (_, Vec<u8>, Vec<_>) = self.ask(&commands).await?;
+            silent(now, &clock, &all, sessions)
+        }
+        .boxed()
+    }
+
     fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {
         async { self.ask::<Value>(pipe().ping()).await.map(drop) }.boxed()
     }
@@ -122,6 +178,8 @@ impl Reads for RedisReads {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NOTHING: Fields = (None, None, None, None, None, None, None);
@@ -143,6 +201,20 @@ mod tests {
         let (_, directory) = stat_of("/a", all, 1);
         assert_eq!((directory.mzxid, directory.pzxid), (8, 9));
         assert_eq!((directory.children, directory.cversion), (1, 5));
+    }
+
+    /// As `struct.pack('<ddddd', ..)` has written them.
+    #[test]
+    fn clock_and_sessions_are_read_as_the_library_writes_them() {
+        let second = 1_000_000.0;
+        let packed = [7.0, 5_000.0, 101.0, 0.0, 3.0].map(|it: f64| (it * second).to_le_bytes());
+        let clock = packed.concat();
+        let session = |id: i64| (format!("{id}:12000000:secret:1"), 112.0 * second);
+        let all = [session(5), session(6), ("other".to_owned(), 0.0)];
+        let told = silent((5_048, 500_000), &clock, &all, &[6, 9]).unwrap();
+        assert_eq!(told, [(6, Duration::from_millis(49_500))]);
+        assert_eq!(silent((5_001, 0), &clock, &all, &[6]).unwrap(), []);
+        assert!(silent((5_048, 0), &[0; 23], &all, &[6]).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Inspection of locks: one, all below a node, and the waits between contenders; and sessions that only read.
+//! Inspection of locks: one, all below a node, the waits between contenders, and whose sessions are silent; and sessions
+//! that only read.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +8,8 @@
 )]
 
 mod bounds;
+#[path = "../support/crashed.rs"]
+mod crashed;
 mod deadlocks;
 mod family;
 mod front;
@@ -14,6 +17,7 @@ mod one;
 mod reading;
 mod refused;
 mod scan;
+mod silent;
 
 use std::future::Future;
 

@@ -1,40 +1,19 @@
 //! Holders that crash while nobody else is connected, and callers who only come to try.
 
 use std::mem::forget;
-use std::thread;
 use std::time::Duration;
 
 use lock_recipes::{AcquireError, Error, InterProcessMutex, Session, SessionOptions, connect_with};
 use test_rig::{MemoryEnsemble, TestEnsemble};
-use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
+
+use crate::crashed::{address, take_and_crash};
 
 const PATH: &str = "/locks/orders";
 const T: Duration = Duration::from_secs(4);
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
-}
-
-async fn session(url: &str) -> Session {
-    let options = SessionOptions::new().session_timeout(T);
-    connect_with(url, options).await.unwrap()
-}
-
-/// Takes the lock, and ends as a process that is killed does: its connections break, and it says nothing.
-fn take_and_crash(url: String) {
-    let crashed = thread::spawn(move || {
-        let runtime = Runtime::new().unwrap();
-        let held = runtime.block_on(async {
-            let session = session(&url).await;
-            let guard = mutex(&session).acquire().await.unwrap();
-            (session, guard)
-        });
-        // Dropped, they would begin to release and to close.
-        forget(held);
-        runtime.shutdown_background();
-    });
-    crashed.join().unwrap();
 }
 
 mod first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder {
@@ -64,16 +43,12 @@ mod first_try_after_the_session_timeout_gets_the_lock_of_a_crashed_holder {
 }
 
 async fn first_try_gets_the_lock(ensemble: TestEnsemble) {
-    let url = match &ensemble {
-        TestEnsemble::Real(place) => format!("zk://{}", place.connect_string()),
-        other => other.url(),
-    };
-    let crash = url.clone();
-    let crashed = tokio::task::spawn_blocking(move || take_and_crash(crash));
-    crashed.await.unwrap();
+    let url = address(&ensemble);
+    take_and_crash(&url, PATH, T).await;
     // Nobody is connected meanwhile.
     sleep(T + T / 4).await;
-    let next = session(&url).await;
+    let options = SessionOptions::new().session_timeout(T);
+    let next = connect_with(&url, options).await.unwrap();
     let tried = mutex(&next).try_acquire().await.unwrap();
     assert!(tried.is_some(), "the holder has been dead for long");
 }

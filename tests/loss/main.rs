@@ -27,6 +27,8 @@
 
 mod closing;
 mod connection_news;
+#[path = "../support/crashed.rs"]
+mod crashed;
 mod crashed_alone;
 mod fencing;
 mod heartbeats;

@@ -6,7 +6,7 @@ use redis::{Client, RedisResult, Value, cmd};
 use test_rig::RedisServer;
 
 use super::guide::block;
-use super::reads::assert_reads;
+use super::reads::{assert_reads, assert_shows_no_silence, assert_shows_silence};
 use super::refused::{chain, refused};
 use super::{PATH, SOON, mutex, options, session};
 
@@ -80,6 +80,16 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     let why = refused(&watcher).await;
     assert!(why.contains("permission"), "{why}");
     assert_reads(&watcher, &guard).await;
+    let range = ["ZRANGE", "{locks}:s", "0", "-1", "WITHSCORES"];
+    let lives: Vec<(String, f64)> = server.command(&range).await.unwrap();
+    let late = lives[0].1 - SOON.as_micros() as f64 * 0.6;
+    let silence = async || {
+        let late = ["ZADD", "{locks}:s", &late.to_string(), &lives[0].0];
+        let _new: i64 = server.command(&late).await.unwrap();
+    };
+    assert_shows_no_silence(&watcher, &guard, silence).await;
+    set_user(&server, "silence").await;
+    assert_shows_silence(&watcher, &guard, silence).await;
     for right in ["info", "exists", "hmget"] {
         let lacks = format!("-{right}");
         let _ok: String = server

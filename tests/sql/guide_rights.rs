@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::guide::block;
-use super::reads::assert_reads;
+use super::reads::{assert_reads, assert_shows_no_silence, assert_shows_silence};
 use super::refused_by_postgres::refused;
 
 async fn connected(url: &str) -> Client {
@@ -72,6 +72,16 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     let why = refused(strict, &watcher).await;
     assert!(why.contains("may not use schema"), "{why}");
     assert_reads(&watcher, &guard).await;
+    let silence = async || {
+        let late = "UPDATE lock_recipes.sessions
+            SET deadline = (SELECT max(own) FROM lock_recipes.clock) + timeout / 10 * 4";
+        server.sql(late).await.unwrap();
+    };
+    assert_shows_no_silence(&watcher, &guard, silence).await;
+    run("silence").await;
+    assert_shows_silence(&watcher, &guard, silence).await;
+    let secret = client.batch_execute("SELECT name FROM lock_recipes.sessions");
+    secret.await.unwrap_err();
     server
         .sql("REVOKE SELECT ON lock_recipes.counts FROM watcher")
         .await

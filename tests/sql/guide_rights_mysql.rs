@@ -6,7 +6,7 @@ use mysql_async::{Conn, Row};
 use test_rig::{MariaDbServer, MariaDbServerBuilder};
 
 use super::guide::block;
-use super::reads::assert_reads;
+use super::reads::{assert_reads, assert_shows_no_silence, assert_shows_silence};
 use super::refused_by_mariadb::refused;
 
 async fn connected(url: &str) -> Conn {
@@ -63,6 +63,17 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
         assert!(error.to_string().contains("denied"), "{error}");
     }
     assert_reads(&watcher, &guard).await;
+    let silence = async || {
+        let late = "UPDATE locks.lock_recipes_beats b, locks.lock_recipes_sessions s, locks.lock_recipes_clock k
+            SET b.deadline = k.own + s.timeout DIV 10 * 4 WHERE s.id = b.session";
+        server.sql(late).await.unwrap();
+    };
+    assert_shows_no_silence(&watcher, &guard, silence).await;
+    run("silence").await;
+    assert_shows_silence(&watcher, &guard, silence).await;
+    let mut client = connected(&watcher).await;
+    let secret = client.query_drop("SELECT secret FROM lock_recipes_sessions");
+    secret.await.unwrap_err();
     let why = refused(strict.clone(), &watcher).await;
     assert!(why.contains("a right is missing"), "{why}");
     server

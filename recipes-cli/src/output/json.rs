@@ -3,7 +3,7 @@
 //! Times are milliseconds since the Unix epoch. Sessions are `0x` and hexadecimal digits, as
 //! servers log them. Unknown values are `null`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use recipes_core::{
     Contender, Edge, Identity, Inspection, LockKind, Party, Scan, Standing, WaitForGraph,
@@ -16,7 +16,7 @@ use crate::exit::chain;
 #[derive(Debug, Serialize)]
 pub(crate) struct LockView {
     pub(crate) path: String,
-    /// `mutex`, `read/write` or `unknown`.
+    /// `mutex`, `read/write`, `semaphore`, `election` or `unknown`.
     pub(crate) recipe: &'static str,
     /// In the order in which they are admitted.
     pub(crate) contenders: Vec<ContenderView>,
@@ -36,6 +36,9 @@ pub(crate) struct ContenderView {
     pub(crate) session: Option<String>,
     /// When it queued, by the store's clock. No store records when it was granted.
     pub(crate) created_ms: Option<u64>,
+    /// For how long the store has not heard from the session, in milliseconds, if that is longer than half of the session's
+    /// timeout and the store tells.
+    pub(crate) silent_ms: Option<u64>,
     /// A client has requested the lock, which replaces the node's description of its maker.
     pub(crate) revocation_requested: bool,
     /// Whether the node's data could be read.
@@ -190,6 +193,7 @@ impl From<&Contender> for ContenderView {
             waits_for,
             session: node.is_described.then(|| session(node.session_id)),
             created_ms: (node.created_at != UNIX_EPOCH).then(|| unix_ms(node.created_at)),
+            silent_ms: contender.silent_for.map(millis),
             revocation_requested: node.revocation_requested(),
             readable: contender.is_readable,
             identity: identity.map(IdentityView::from),
@@ -243,6 +247,9 @@ pub(crate) fn session(id: i64) -> String {
 }
 
 pub(crate) fn unix_ms(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

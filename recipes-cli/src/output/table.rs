@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
+use recipes_core::internal::human;
 use recipes_core::{Basis, Contender, Edge, Inspection, LockKind, Standing, WaitForGraph};
 
 use crate::exit::one_line;
@@ -79,8 +80,16 @@ pub(crate) fn lock(lock: &Inspection, now: SystemTime) -> String {
     text
 }
 
-/// The contender, as far as its node describes it.
+/// The contender, as far as its node describes it, and whether its session is silent.
 pub(crate) fn who(contender: &Contender) -> String {
+    let record = record(contender);
+    match contender.silent_for {
+        Some(silence) => format!("(last heard {} ago) {record}", human(silence)),
+        None => record,
+    }
+}
+
+fn record(contender: &Contender) -> String {
     let node = &contender.participant;
     if node.revocation_requested() {
         return "(revocation requested, record unknown)".to_owned();

@@ -73,6 +73,7 @@ on_each_store!(etcd: on_etcd, redis: on_redis, postgres: on_postgres, mariadb: o
     command_runs_only_under_the_lock,
     queue_is_shown_and_its_holder_can_be_asked_or_lose_the_lock,
     deadlock_is_found,
+    crashed_holder_is_shown_as_silent,
     page_is_served
 ]);
 
@@ -162,6 +163,40 @@ async fn deadlock_is_found(ensemble: TestEnsemble) {
     assert_eq!(ran.status.code(), Some(80), "{ran:?}");
     let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(found["cycles"].as_array().unwrap().len(), 1, "{found}");
+}
+
+/// `ls` and `inspect` only read, and nobody else is connected. So Redis and databases keep the holder.
+async fn crashed_holder_is_shown_as_silent(ensemble: TestEnsemble) {
+    let (url, session) = start(&ensemble).await;
+    session.close().await;
+    let crash = [
+        "--session-timeout",
+        "20s",
+        "run",
+        PATH,
+        "--",
+        "sh",
+        "-c",
+        "echo held; exec sleep 600",
+    ];
+    let mut holder = lockctl(&url, &crash);
+    let mut holder = holder.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.unwrap();
+    assert_eq!(line.unwrap().as_deref(), Some("held"));
+    holder.kill().await.unwrap();
+    let silent_ms = ensemble.until("it is silent", async || {
+        let shown = json(&url, &["inspect", PATH]).await;
+        shown["contenders"][0]["silent_ms"].as_u64()
+    });
+    assert!(silent_ms.await > 10_000);
+    for arguments in [["inspect", PATH], ["ls", "/locks"]] {
+        let shown = printed(&url, &arguments).await;
+        let (_, after) = shown.split_once("(last heard ").unwrap();
+        let (silence, who) = after.split_once(" ago) ").unwrap();
+        assert!(silence.ends_with(" s"), "{shown}");
+        assert!(who.contains("lockctl(sh)"), "{shown}");
+    }
 }
 
 async fn page_is_served(ensemble: TestEnsemble) {

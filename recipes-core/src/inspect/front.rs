@@ -22,7 +22,7 @@ pub struct Front {
     /// The names of nodes that no lock recipe made.
     pub strangers: Vec<String>,
     /// The first nodes of the queue that others wait for, as they were read: holders, or strangers
-    /// that nobody passes.
+    /// that nobody passes. Nobody is asked whether their sessions are silent.
     pub first: Vec<Contender>,
 }
 
@@ -85,5 +85,6 @@ fn at_front(node: ReadNode) -> Contender {
         is_readable,
         mode,
         standing: mode.map_or(Standing::Stranger, |_| Standing::Holds),
+        silent_for: None,
     }
 }

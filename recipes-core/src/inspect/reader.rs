@@ -1,15 +1,19 @@
 //! The requests of an inspection.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
+use tracing::debug;
 
 use crate::error::QueryError;
+use crate::inspect::Inspection;
 use crate::inspect::participants::{Participant, REQUESTS_AT_ONCE};
 use crate::inspect::standing::Child;
 use crate::lock::session::Session;
+use crate::log::{Causes, SESSION};
 use crate::names::node_name::{self, LockKind};
 use crate::session::epoch::Epoch;
 use crate::store::retry::persist;
@@ -130,6 +134,34 @@ impl<'a> Reader<'a> {
             directory.add(&path, seen);
         }
         Ok(directory)
+    }
+
+    /// Says of each contender whether its session is silent. If the store does not answer that, none is.
+    pub(super) async fn tell_silence(&self, locks: &mut [Inspection]) {
+        let contenders = || locks.iter().flat_map(|lock| &lock.contenders);
+        let sessions: BTreeSet<_> = contenders().map(|it| it.participant.session_id).collect();
+        let ask = async |epoch: Arc<Epoch>| {
+            let nodes = epoch.nodes()?;
+            // It is being heard, and 0 is nobody.
+            let others = sessions
+                .into_iter()
+                .filter(|it| ![0, nodes.session()].contains(it));
+            let others: Vec<_> = others.collect();
+            match others.is_empty() {
+                true => Ok(Vec::new()),
+                false => nodes.silent(&others).await,
+            }
+        };
+        let silent = match self.session.core().query("/", ask).await {
+            Ok(told) => BTreeMap::from_iter(told),
+            Err(error) => {
+                debug!(target: SESSION, error = %Causes(&error), "who is silent is not known");
+                return;
+            }
+        };
+        for it in locks.iter_mut().flat_map(|lock| &mut lock.contenders) {
+            it.silent_for = silent.get(&it.participant.session_id).copied();
+        }
     }
 
     /// The names of the children of a node.

@@ -240,6 +240,10 @@ impl Nodes for Witness {
         })
     }
 
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> Reply<'a, Vec<(i64, Duration)>> {
+        self.nodes.silent(sessions)
+    }
+
     fn sync(&self, path: &str) -> Reply<'_, ()> {
         let sent = self.ledger.clock.now();
         let ledger = &self.ledger;

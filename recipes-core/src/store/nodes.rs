@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -175,6 +175,13 @@ pub trait Nodes: fmt::Debug + Send + Sync + 'static {
     /// Data and stat of a node, and a watch on its deletion and data. `None` and no watch if it
     /// does not exist.
     fn watch(&self, path: &str) -> Reply<'_, Option<(Vec<u8>, NodeStat, NodeWatch)>>;
+
+    /// Those of these sessions that the store has not heard from for more than half of their timeout, and for how long.
+    /// None if it does not tell.
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> Reply<'a, Vec<(i64, Duration)>> {
+        let _ = sessions;
+        future::ready(Ok(Vec::new())).boxed()
+    }
 
     /// Passes through a server that takes itself for the leader, and proves no more than that. A
     /// deposed leader that has not noticed answers too.

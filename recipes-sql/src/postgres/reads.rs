@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodesError;
-use recipes_keeper::{CallError, Facts, Loss, LossSender, ReadNode, Reads, counted, until_lost};
+use recipes_keeper::{
+    CallError, Clocks, Facts, Lives, Loss, LossSender, ReadNode, Reads, Silence, counted,
+    until_lost,
+};
 use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
@@ -26,6 +29,7 @@ const NODE: [Type; 3] = [Type::TEXT, Type::TEXT, Type::TEXT];
 struct Questions {
     list: Call,
     node: Call,
+    silent: Call,
     beat: Call,
 }
 
@@ -34,6 +38,7 @@ impl Questions {
     /// answered.
     fn new(schema: &str, only_on: &str) -> Self {
         let is = "OPERATOR(pg_catalog.=)";
+        let extract = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())";
         let list = format!(
             "SELECT EXISTS (SELECT FROM {schema}.nodes n WHERE n.dir {is} $1 AND n.name {is} $2), l.count, l.names
                FROM (SELECT pg_catalog.count(*) AS count, pg_catalog.string_agg(c.name, '/' ORDER BY c.seq) AS names
@@ -49,7 +54,16 @@ impl Questions {
                    ORDER BY x.p DESC LIMIT 1
                ) AS t ON true{only_on}"
         );
+        // Not the names of sessions, which nobody may read who only reads.
+        let silent = format!(
+            "SELECT k.own, k.last, ({extract} OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8, l.ids, l.timeouts, l.deadlines
+               FROM (SELECT c.own, c.last FROM {schema}.clock c ORDER BY c.own DESC LIMIT 1) AS k,
+                 (SELECT pg_catalog.array_agg(s.id) AS ids, pg_catalog.array_agg(s.timeout) AS timeouts,
+                   pg_catalog.array_agg(s.deadline) AS deadlines
+                 FROM {schema}.sessions s WHERE s.id {is} ANY ($1)) AS l{only_on}"
+        );
         Self {
+            silent: Call::new(silent, &[Type::INT8_ARRAY]),
             list: Call::new(list, &NODE),
             node: Call::new(node, &NODE),
             beat: Call::new(format!("SELECT true{only_on}"), &[]),
@@ -125,6 +139,25 @@ fn node(row: &Row) -> Result<Option<ReadNode>, CallError> {
     Ok(Some((data, stat)))
 }
 
+fn silent(row: &Row) -> Result<Vec<Silence>, CallError> {
+    let clocks = Clocks {
+        own: part(row, 0)?,
+        last: part(row, 1)?,
+        now: part(row, 2)?,
+    };
+    let numbers = |at| Ok::<_, CallError>(part::<Option<Vec<i64>>>(row, at)?.unwrap_or_default());
+    let (ids, timeouts, deadlines) = (numbers(3)?, numbers(4)?, numbers(5)?);
+    let lives = ids.into_iter().zip(timeouts).zip(deadlines);
+    let silent = lives.filter_map(|((id, timeout), deadline)| {
+        clocks.silence(Lives {
+            id,
+            timeout,
+            deadline,
+        })
+    });
+    Ok(silent.collect())
+}
+
 fn part<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, CallError> {
     row.try_get(at).map_err(lost)
 }
@@ -140,6 +173,14 @@ impl Reads for PostgresReads {
 
     fn node<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<ReadNode>, CallError>> {
         async move { node(&self.row(&self.questions.node, path).await?) }.boxed()
+    }
+
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> BoxFuture<'a, Result<Vec<Silence>, CallError>> {
+        async move {
+            let row = self.line.one(&self.questions.silent, &[&sessions]).await;
+            silent(&row.map_err(call_error)?)
+        }
+        .boxed()
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {

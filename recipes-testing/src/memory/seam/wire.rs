@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use recipes_core::{Guarantee, NodesError};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, ReadNode, Reads, Resume,
-    Resumed, Said, Server, Source, Wire,
+    Resumed, Said, Server, Silence, Source, Wire,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -125,6 +125,14 @@ impl Reads for MemoryReads {
             Said::Node(data, stat) => Some((data, stat)),
             _ => None,
         })
+    }
+
+    fn silent<'a>(&'a self, sessions: &'a [i64]) -> BoxFuture<'a, Result<Vec<Silence>, CallError>> {
+        self.wire
+            .call(Ask::Silent(sessions.into()), |told| match told {
+                Told::Silent(silent) => Some(silent),
+                _ => None,
+            })
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), CallError>> {

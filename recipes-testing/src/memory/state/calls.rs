@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use recipes_core::{MultiError, NodeOp, NodeOpDone, NodeStat, NodesError};
 use recipes_keeper::{
-    Answers, Asked, CallError, Caller, Open, Opened, Outcome, Resume, Resumed, Said, Watched,
-    duration,
+    Answers, Asked, CallError, Caller, Open, Opened, Outcome, Resume, Resumed, Said, Silence,
+    Watched, duration,
 };
 
 use super::State;
@@ -23,6 +23,8 @@ pub(crate) enum Ask {
     Requests(Arc<Caller>, Arc<[Asked]>),
     /// Of somebody without a session.
     Reads(Arc<[Asked]>),
+    /// Which of these sessions are silent.
+    Silent(Arc<[i64]>),
     Close(Arc<Caller>),
 }
 
@@ -32,6 +34,7 @@ pub(crate) enum Told {
     Opened(Opened),
     Resumed(Option<Resumed>),
     Answers(Option<Answers>),
+    Silent(Vec<Silence>),
     Closed,
 }
 
@@ -39,7 +42,7 @@ impl Ask {
     fn asked(&self) -> &[Asked] {
         match self {
             Self::Requests(_, asked) | Self::Reads(asked) => asked,
-            Self::Open(_) | Self::Resume(_) | Self::Close(_) => &[],
+            Self::Open(_) | Self::Resume(_) | Self::Silent(_) | Self::Close(_) => &[],
         }
     }
 
@@ -97,6 +100,7 @@ impl State {
                 Told::Answers(lives.then(|| self.answers(caller.id, asked)))
             }
             Ask::Reads(asked) => Told::Answers(Some(self.answers(session, asked))),
+            Ask::Silent(sessions) => Told::Silent(self.silent(sessions)),
             Ask::Close(caller) => {
                 self.close_session(caller);
                 Told::Closed

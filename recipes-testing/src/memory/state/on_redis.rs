@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recipes_core::NodeEvent;
-use recipes_keeper::{Caller, Open, Opened, Resume, Resumed, Rewatch, micros};
+use recipes_keeper::{
+    Caller, Clocks, Lives, Open, Opened, Resume, Resumed, Rewatch, Silence, micros,
+};
 use tokio::time::Instant;
 
 use super::State;
@@ -307,6 +309,27 @@ impl State {
             news,
             nodes: nodes.iter().map(NodePath::to_string).collect(),
         })
+    }
+
+    /// Those of these sessions that are silent. Nobody is heard who asks that.
+    pub(crate) fn silent(&self, sessions: &[i64]) -> Vec<Silence> {
+        let Some(OnRedis { kept, .. }) = &self.on_redis else {
+            return Vec::new();
+        };
+        let clocks = Clocks {
+            last: kept.last,
+            own: kept.own,
+            now: self.wall_us(),
+        };
+        let silence = |id: &i64| {
+            let known = kept.sessions.get(id)?;
+            clocks.silence(Lives {
+                id: *id,
+                timeout: known.timeout,
+                deadline: known.deadline,
+            })
+        };
+        sessions.iter().filter_map(silence).collect()
     }
 
     fn watch_again(&mut self, session: i64, watch: &Rewatch) -> Option<NodeEvent> {
