@@ -108,10 +108,10 @@ async fn waiter_whose_key_is_deleted_fails_where_ours_queues_again() {
     let waiter = tokio::spawn(mutex(&stage.ours, OURS).acquire());
     stage.contenders(OURS, 2).await;
     let deleted = lock.participants().await.unwrap().swap_remove(1);
-    stage.delete(key(&deleted.node_path)).await;
+    stage.delete(key(&deleted.path)).await;
     held.release().await.unwrap();
     let granted = soon(waiter).await.unwrap().unwrap();
-    assert_ne!(granted.members()[0].node_path, deleted.node_path);
+    assert_ne!(granted.members()[0].node_path, deleted.path);
     granted.verify().await.unwrap();
 }
 
