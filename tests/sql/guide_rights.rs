@@ -15,6 +15,19 @@ async fn connected(url: &str) -> Client {
     client
 }
 
+/// What the guide's query shows.
+async fn locks_and_tokens(client: &Client) -> Vec<[String; 2]> {
+    let query = block("postgres.md", "query");
+    let rows = client.simple_query(&query).await.unwrap();
+    let rows = rows.iter().filter_map(|it| match it {
+        SimpleQueryMessage::Row(row) => {
+            Some(["lock", "token"].map(|it| row.get(it).unwrap().to_owned()))
+        }
+        _ => None,
+    });
+    rows.collect()
+}
+
 #[tokio::test]
 async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     let names = ["locks_owner", "orders", "watcher"];
@@ -49,16 +62,10 @@ async fn service_takes_locks_and_a_watcher_reads_who_holds_them() {
     let guard = lock.acquire().await.unwrap();
 
     let client = connected(&watcher).await;
-    let query = block("postgres.md", "query");
-    let rows = client.simple_query(&query).await.unwrap();
-    let rows = rows.iter().filter_map(|it| match it {
-        SimpleQueryMessage::Row(row) => {
-            Some([row.get("lock"), row.get("token")].map(Option::unwrap))
-        }
-        _ => None,
-    });
-    let token = guard.fencing_token().to_string();
-    assert_eq!(rows.collect::<Vec<_>>(), [["/locks/orders", &token]]);
+    assert_eq!(
+        locks_and_tokens(&client).await,
+        [["/locks/orders", &guard.fencing_token().to_string()]]
+    );
     for statement in [
         "DELETE FROM lock_recipes.nodes",
         "SELECT name FROM lock_recipes.nodes FOR UPDATE",
