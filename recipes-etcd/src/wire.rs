@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, ResponseHeader};
 use futures::future::{BoxFuture, FutureExt};
@@ -11,10 +10,8 @@ use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
     Server, Shared, Source, Wire, until_lost,
 };
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::answers::{call_error, refusal_of_session, without_right};
 use crate::calls::Calls;
@@ -22,10 +19,7 @@ use crate::checks::EtcdRefusal;
 use crate::keys::Keys;
 use crate::news::News;
 use crate::reads::EtcdReads;
-use crate::servers::Servers;
-
-/// How long a member may take to answer before another one is tried: one without a quorum is silent.
-const MEMBER_MAX: Duration = Duration::from_millis(700);
+use crate::servers::{Servers, first_of};
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -37,21 +31,11 @@ pub(crate) struct Route {
 impl Route {
     /// Connects to a member that has a quorum behind it.
     pub(crate) async fn connect(&self) -> Result<(Client, Facts), NodesError> {
-        let mut last = None;
         let first = self.servers.first();
-        for at in 0..self.servers.count() {
-            match timeout(MEMBER_MAX, self.try_member(first + at)).await {
-                Ok(Ok(connected)) => {
-                    self.servers.is_good(first + at);
-                    return Ok(connected);
-                }
-                // It speaks for all of them.
-                Ok(Err(error @ NodesError::Refused(_))) => return Err(error),
-                Ok(Err(error)) => last = Some(error),
-                Err(_) => {}
-            }
-        }
-        Err(last.unwrap_or_else(|| NodesError::Unknown(Arc::new(Silent))))
+        let members = (first..).take(self.servers.count());
+        let (member, connected) = first_of(members, |member| self.try_member(member)).await?;
+        self.servers.is_good(member);
+        Ok(connected)
     }
 
     async fn try_member(&self, member: usize) -> Result<(Client, Facts), NodesError> {
@@ -72,11 +56,6 @@ impl Route {
     }
 }
 
-/// No member has answered in time.
-#[derive(Debug, Error)]
-#[error("no member of the cluster has answered in time: none is there, or there is no quorum")]
-struct Silent;
-
 impl Server for Route {
     fn open<'a>(
         &'a self,
@@ -96,6 +75,10 @@ impl Server for Route {
 
     fn keeps_directories(&self) -> bool {
         false
+    }
+
+    fn silence(&self) -> &'static str {
+        ": no member of the cluster is there, or it has no quorum"
     }
 
     fn may_pass(&self, refusal: &Source) -> bool {
