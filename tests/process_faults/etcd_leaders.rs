@@ -240,7 +240,7 @@ enum After {
 /// A leader stands still for longer than a lease lives, and comes back. By its own clock all leases are over, for
 /// the moment until it knows that it leads no more.
 async fn come_back() -> After {
-    let session_timeout = 2 * SESSION_TIMEOUT;
+    let session_timeout = 4 * SESSION_TIMEOUT;
     let cluster = start().await;
     let leader = cluster.leader().await.unwrap();
     let others = url_of_others(&cluster, leader);

@@ -11,7 +11,7 @@ use super::etcd_leaders::{connect, start, url_of_others};
 use crate::mutex;
 
 /// Long enough that no session is over half of it without an answer.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until a guard is verified: what was on its way when a connection broke has no answer.
 async fn verified(guard: &LockGuard) {
