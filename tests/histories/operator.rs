@@ -52,12 +52,20 @@ impl Operator {
     /// The nodes of these locks that are left when sessions of dead processes have expired.
     pub(crate) async fn left(&self, locks: &[String]) -> Vec<String> {
         // On some stores, its requests let them expire.
-        let operator = self.connect().await;
+        let mut operator = self.connect().await;
         let until = Instant::now() + LEFT_MAX;
         let mut left = Vec::new();
         for lock in locks {
             loop {
-                let nodes = operator.list(lock).await.unwrap_or_default();
+                let nodes = match operator.list(lock).await {
+                    Ok(nodes) => nodes,
+                    Err(NodesError::NoNode) => Vec::new(),
+                    Err(error) => {
+                        assert!(Instant::now() < until + PATIENCE, "{error}");
+                        operator = self.connect().await;
+                        continue;
+                    }
+                };
                 if nodes.is_empty() || Instant::now() > until {
                     left.extend(nodes.iter().map(|node| format!("{lock}/{node}")));
                     break;
