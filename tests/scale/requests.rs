@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use lock_recipes::{AcquireError, Error, InterProcessMutex, Owner, Session};
 use test_rig::{TestEnsemble, on_ensembles_of_their_own};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, Interval, interval, sleep};
 
-/// Between two requests: 300 a second, or 100 on a machine that may have other things to do.
+/// Between two requests: 300 a second.
 const EACH: Duration = Duration::from_micros(3_333);
-const EACH_BESIDE_OTHERS: Duration = Duration::from_millis(10);
+/// Beside other tests, half as many as the machine serves, and 100 a second at most.
+const EACH_BESIDE_OTHERS: Duration = Duration::from_millis(5);
+const SLOWEST: Duration = Duration::from_secs(1);
 /// Each request takes one of them.
 const LOCKS: usize = 8;
 /// How long a request waits for its lock, and how long it holds it.
@@ -20,13 +23,65 @@ const HOLDS: Duration = Duration::from_millis(2);
 const HALT: Duration = Duration::from_secs(4);
 /// On a machine that has nothing else to do.
 const SERVED_AFTER: Duration = Duration::from_secs(4);
-/// Half of what comes in half a second beside other tests.
+/// Requests that come one after the other and are all granted: that is a service which is served. Half of
+/// them are enough where tasks wait for the machine.
+const IN_A_ROW: u32 = 50;
 const ENOUGH: usize = 25;
 /// In any test. A busy machine takes longer, and a queue that grows takes for ever.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// One store at a time: services that have the machine in common would tell of each other's load.
+static MACHINE: Mutex<()> = Mutex::const_new(());
+
 /// When a request came, and whether it was granted.
 type Ended = (Instant, bool);
+
+/// Requests at a steady pace, whatever becomes of those before.
+struct Service {
+    session: Session,
+    each: Duration,
+    due: Interval,
+    number: usize,
+    requests: JoinSet<Ended>,
+    ended: Vec<Ended>,
+}
+
+impl Service {
+    fn new(session: &Session, each: Duration) -> Self {
+        Self {
+            session: session.clone(),
+            each,
+            due: interval(each),
+            number: 0,
+            requests: JoinSet::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Waits until the next request is due, and sends it.
+    async fn next(&mut self) {
+        self.due.tick().await;
+        self.requests
+            .spawn(request(self.session.clone(), self.number));
+        self.number += 1;
+        while let Some(done) = self.requests.try_join_next() {
+            self.ended.push(done.unwrap());
+        }
+    }
+
+    /// When the last of the requests in a row came of which none waits any more, if all of them were granted
+    /// and all came after `since`.
+    fn served_from(&self, since: Instant) -> Option<Instant> {
+        let until = Instant::now() - WAITS * 2;
+        let from = until - self.each * IN_A_ROW;
+        let recent = self
+            .ended
+            .iter()
+            .filter(|(came, _)| *came > from && *came < until);
+        let refused = recent.clone().filter(|(_, is_granted)| !is_granted).count();
+        (from > since && recent.count() >= ENOUGH && refused == 0).then_some(from)
+    }
+}
 
 async fn request(session: Session, number: usize) -> Ended {
     let came = Instant::now();
@@ -44,22 +99,36 @@ async fn request(session: Session, number: usize) -> Ended {
     }
 }
 
-/// After which time all requests of half a second are served again, if the ensemble stands still.
+/// Half the pace at which this machine serves a service now. What it does not serve without a halt says
+/// nothing about one.
+async fn pace_of_this_machine(session: &Session) -> Duration {
+    let mut each = EACH_BESIDE_OTHERS;
+    while each < SLOWEST {
+        let (mut service, begun) = (Service::new(session, each), Instant::now());
+        // As long as three rows, and as requests take that are served late.
+        while begun.elapsed() < each * IN_A_ROW * 3 + WAITS * 4 {
+            service.next().await;
+            if service.served_from(begun).is_some() {
+                service.requests.join_all().await;
+                return each * 2;
+            }
+        }
+        service.requests.join_all().await;
+        each *= 2;
+    }
+    panic!("not even one request in {each:?} is served");
+}
+
+/// After which time all requests in a row are served again, if the ensemble stands still.
 async fn served_after_a_halt(
     ensemble: &TestEnsemble,
     session: &Session,
     each: Duration,
 ) -> Duration {
-    let (mut due, mut requests, mut ended) = (interval(each), JoinSet::new(), Vec::<Ended>::new());
-    let begun = Instant::now();
-    let (mut number, mut is_halted, mut resumed) = (0, false, None);
+    let (mut service, begun) = (Service::new(session, each), Instant::now());
+    let (mut is_halted, mut resumed) = (false, None);
     loop {
-        due.tick().await;
-        requests.spawn(request(session.clone(), number));
-        number += 1;
-        while let Some(done) = requests.try_join_next() {
-            ended.push(done.unwrap());
-        }
+        service.next().await;
         let at = begun.elapsed();
         if !is_halted && at > HALT / 4 {
             ensemble.pause();
@@ -69,15 +138,9 @@ async fn served_after_a_halt(
             resumed = Some(Instant::now());
         }
         let Some(resumed) = resumed else { continue };
-        // Half a second, which has ended long enough ago that no request of it waits any more.
-        let until = Instant::now() - WAITS * 2;
-        let recent = ended
-            .iter()
-            .filter(|(came, _)| *came > until - HALT / 8 && *came < until);
-        let refused = recent.clone().filter(|(_, is_granted)| !is_granted).count();
-        if until > resumed + HALT / 8 && recent.count() >= ENOUGH && refused == 0 {
-            requests.join_all().await;
-            return (until - HALT / 8).saturating_duration_since(resumed);
+        if let Some(from) = service.served_from(resumed) {
+            service.requests.join_all().await;
+            return from.saturating_duration_since(resumed);
         }
         assert!(resumed.elapsed() < PATIENCE, "not served again");
     }
@@ -87,12 +150,16 @@ on_ensembles_of_their_own!(service_is_served_again_soon_after_a_halt);
 
 /// One halt, or as many as `HALTS` says, each of a machine that has nothing else to do.
 async fn service_is_served_again_soon_after_a_halt(ensemble: TestEnsemble) {
+    let _machine = MACHINE.lock().await;
     let halts: Option<u32> = env::var("HALTS").ok().map(|it| it.parse().unwrap());
     let session = ensemble.session().await;
     let neighbour = crate::neighbour(&ensemble, halts.is_some()).await;
     let held = InterProcessMutex::new(&neighbour, "/locks/neighbour").unwrap();
     let held = held.acquire().await.unwrap();
-    let each = halts.map_or(EACH_BESIDE_OTHERS, |_| EACH);
+    let each = match halts {
+        Some(_) => EACH,
+        None => pace_of_this_machine(&session).await,
+    };
     for _ in 0..halts.unwrap_or(1) {
         let served = served_after_a_halt(&ensemble, &session, each).await;
         println!("all requests are served {served:?} after a halt");
