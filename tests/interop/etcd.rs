@@ -16,25 +16,26 @@ const SESSION: Duration = Duration::from_secs(60);
 /// Many times what a grant takes.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-const PATH: &str = "/orders/4711";
+pub(crate) const PATH: &str = "/orders/4711";
 const COUNTER: &str = "/counter";
 /// Grants of each: of ours, of Go's mutex, of `etcdctl lock`. 500 in all.
 const ROUNDS: (u32, u32, u32) = (225, 225, 50);
 const THREADS: u16 = 5;
 
 /// A server, a session of ours and a client of Go's named `go`, with a lock and a candidate of that name on our path.
-struct Stage {
-    server: EtcdServer,
-    ours: Session,
-    go: EtcdPeer,
+pub(crate) struct Stage {
+    pub(crate) server: EtcdServer,
+    pub(crate) ours: Session,
+    pub(crate) go: EtcdPeer,
 }
 
 impl Stage {
-    async fn set_up() -> Self {
+    pub(crate) async fn set_up() -> Self {
         let server = EtcdServer::start().await.unwrap();
         let ours = Etcd::builder().session_timeout(SESSION);
         let ours = ours.connect(&server.url()).await.unwrap();
         let go = EtcdPeer::start().await.unwrap();
+        assert!(go.version().starts_with("3.5."), "{}", go.version());
         go.open("go", &server.address(), SESSION).await.unwrap();
         go.lock("go", "go", PATH).await.unwrap();
         go.candidate("go", "go", PATH).await.unwrap();

@@ -1,32 +1,13 @@
 //! Faults of the mutex of Go's `concurrency` 3.5.
 
-use lock_recipes::{Error, Etcd, InterProcessMutex, ReleaseError, Session};
-use test_rig::{EtcdPeer, EtcdServer};
+use lock_recipes::{Error, InterProcessMutex, ReleaseError};
 
-use super::{MOMENT, PATIENCE, mutex, soon};
+use super::{MOMENT, mutex, soon};
+use crate::etcd::{PATH as THEIRS, Stage};
 
-const THEIRS: &str = "/orders/theirs";
 const OURS: &str = "/orders/ours";
 
-/// A server, a session of ours, and a client of Go's named `go` with a lock of that name.
-struct Stage {
-    server: EtcdServer,
-    ours: Session,
-    go: EtcdPeer,
-}
-
 impl Stage {
-    async fn set_up() -> Self {
-        let server = EtcdServer::start().await.unwrap();
-        let ours = Etcd::builder().session_timeout(PATIENCE);
-        let ours = ours.connect(&server.url()).await.unwrap();
-        let go = EtcdPeer::start().await.unwrap();
-        assert!(go.version().starts_with("3.5."), "{}", go.version());
-        go.open("go", &server.address(), PATIENCE).await.unwrap();
-        go.lock("go", "go", THEIRS).await.unwrap();
-        Self { server, ours, go }
-    }
-
     /// A lock of ours on the path of Go's.
     fn on_theirs(&self) -> InterProcessMutex {
         mutex(&self.ours, THEIRS)
