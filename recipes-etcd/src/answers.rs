@@ -1,30 +1,20 @@
-//! What is answered, and what the errors mean.
+//! What is answered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::vec;
 
-use etcd_client::{Error, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
+use etcd_client::{KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
 use recipes_core::internal::BESIDE;
 use recipes_core::{Created, MultiError, NodeMode, NodeOp, NodeOpDone, NodeStat, NodesError};
 use recipes_keeper::{Asked, CallError, Outcome, Said, Watched};
 
-use crate::checks::EtcdRefusal;
 use crate::keys::{Keys, NodeKey};
 use crate::lease;
 use crate::news::Ask;
+use crate::queues::{Made, Queues};
+use crate::refusals::refused;
 use crate::watching::Wanted;
 use crate::words;
-
-/// The codes of gRPC that are looked at.
-mod code {
-    pub(super) const INVALID_ARGUMENT: i32 = 3;
-    pub(super) const NOT_FOUND: i32 = 5;
-    pub(super) const PERMISSION_DENIED: i32 = 7;
-    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
-    pub(super) const FAILED_PRECONDITION: i32 = 9;
-    pub(super) const UNAUTHENTICATED: i32 = 16;
-}
 
 /// Who has answered, in which term, and as of which revision.
 pub(crate) fn by(header: Option<&ResponseHeader>) -> Result<(lease::Said, i64), CallError> {
@@ -39,6 +29,7 @@ pub(crate) fn by(header: Option<&ResponseHeader>) -> Result<(lease::Said, i64), 
 /// The answers to the operations of a transaction, and what the session has to know to read them.
 pub(crate) struct Reading<'a> {
     pub(crate) keys: &'a Keys,
+    pub(crate) queues: &'a mut Queues,
     pub(crate) lease: i64,
     /// The revision of the transaction, or as of which it was read.
     pub(crate) revision: i64,
@@ -75,6 +66,15 @@ impl Reading<'_> {
         }
     }
 
+    /// The keys that are there of those that were asked for one by one.
+    fn by_keys(&mut self, keys: &[String]) -> Result<Vec<KeyValue>, CallError> {
+        let mut found = Vec::with_capacity(keys.len());
+        for _ in keys {
+            found.append(&mut self.range()?.0);
+        }
+        Ok(found)
+    }
+
     /// All keys of a range.
     fn whole_range(&mut self) -> Result<Vec<KeyValue>, CallError> {
         let (kvs, count) = self.range()?;
@@ -87,8 +87,12 @@ impl Reading<'_> {
         }
     }
 
-    /// What has become of a request.
-    pub(crate) fn outcome(&mut self, asked: &Asked) -> Result<Outcome, CallError> {
+    /// What has become of a request, which was answered by these keys.
+    pub(crate) fn outcome(
+        &mut self,
+        asked: &Asked,
+        by_keys: Option<&[String]>,
+    ) -> Result<Outcome, CallError> {
         let said = match asked {
             Asked::Multi(operations) => return self.multi(operations),
             Asked::List(path) => self
@@ -98,7 +102,7 @@ impl Reading<'_> {
                 directory,
                 own,
                 first,
-            } => self.look(directory, own.as_deref(), *first)?,
+            } => self.look(directory, own.as_deref(), by_keys, *first)?,
             Asked::Read(path) => self.node(path)?.map(|(data, stat)| Said::Node(data, stat)),
             Asked::Stat(path) => self.node(path)?.map(|(_, stat)| Said::Stat(stat)),
             Asked::Watch(path, number) => {
@@ -133,6 +137,7 @@ impl Reading<'_> {
         let is_done = done.succeeded();
         let mut inside = Reading {
             keys: self.keys,
+            queues: &mut *self.queues,
             lease: self.lease,
             revision: self.revision,
             read_at: self.read_at,
@@ -219,15 +224,33 @@ impl Reading<'_> {
         &mut self,
         directory: &str,
         asked: Option<&str>,
+        by_keys: Option<&[String]>,
         first: u64,
     ) -> Result<Option<Said>, CallError> {
         let created = || self.created.get(directory).cloned();
         let own = asked.map(ToOwned::to_owned).or_else(created);
         let below = self.keys.below(directory);
-        // Of those that came later the server counts the keys, and sends none.
         let kvs = match words::last_ahead(asked) {
-            Some(_) => self.range()?.0,
-            None => self.whole_range()?,
+            Some(last) => {
+                // Of those that came later the server counts the keys, and sends none.
+                let mut kvs = match by_keys {
+                    Some(keys) => self.by_keys(keys)?,
+                    None => self.range()?.0,
+                };
+                kvs.retain(|kv| kv.create_revision() <= last);
+                self.queues.looked(&below, last, made(&kvs).collect());
+                kvs
+            }
+            None => {
+                let kvs = self.whole_range()?;
+                // Another contender than that of a mutex does not ask for less.
+                if words::last_ahead(own.as_deref()).is_some() {
+                    let of_session = kvs.iter().filter(|kv| kv.lease() == self.lease);
+                    let own = made(of_session).collect();
+                    self.queues.listed(&below, made(&kvs).collect(), own);
+                }
+                kvs
+            }
         };
         let mut names = Vec::with_capacity(kvs.len());
         // By revisions, and a reader next to its writer by the writer's.
@@ -290,6 +313,12 @@ impl Reading<'_> {
     }
 }
 
+/// Keys and the revisions that made them. What is no text is nobody's.
+fn made<'a>(kvs: impl IntoIterator<Item = &'a KeyValue>) -> impl Iterator<Item = Made> {
+    let texts = kvs.into_iter();
+    texts.filter_map(|kv| Some((kv.create_revision(), kv.key_str().ok()?.to_owned())))
+}
+
 /// Several keys in one directory further down are one name, and so are a node and what is below it. Other keys come
 /// between these: `d`, `d-b`, `d/e`.
 fn once(mut names: Vec<String>) -> Vec<String> {
@@ -321,110 +350,4 @@ pub(crate) fn stat(kv: &KeyValue) -> NodeStat {
         kv.lease(),
         0,
     )
-}
-
-/// A refusal of a whole request.
-pub(crate) fn refused(source: NodesError) -> MultiError {
-    MultiError {
-        index: None,
-        source,
-    }
-}
-
-/// What an error of a call means.
-pub(crate) enum Failed {
-    /// Nothing was done, of none of the requests.
-    Refused(NodesError),
-    /// The lease of the session is gone.
-    NoLease,
-    /// Nobody knows what was done.
-    Lost(CallError),
-}
-
-impl Failed {
-    /// Of a transaction that no rights and no sizes can be the matter with: `None` if the session is over.
-    pub(crate) fn or_over<T>(self) -> Result<Option<T>, CallError> {
-        match self {
-            Self::NoLease => Ok(None),
-            Self::Refused(error) => Err(CallError::Lost(Arc::new(error))),
-            Self::Lost(error) => Err(error),
-        }
-    }
-}
-
-/// What an error of the client means. Every one that is not a refusal by the server is an unknown outcome.
-pub(crate) fn failed(error: Error) -> Failed {
-    let Error::GRpcStatus(status) = &error else {
-        return Failed::Lost(CallError::Lost(Arc::new(error)));
-    };
-    let said = status.message();
-    let is = |text: &str| said.contains(text);
-    let refused = match status.code() as i32 {
-        code::PERMISSION_DENIED => NodesError::NoAuth,
-        code::NOT_FOUND if is("lease not found") => return Failed::NoLease,
-        code::RESOURCE_EXHAUSTED if is("database space exceeded") => {
-            NodesError::Refused(Arc::new(EtcdRefusal::NoSpace))
-        }
-        code::RESOURCE_EXHAUSTED if is("too many requests") => NodesError::Throttled,
-        code::INVALID_ARGUMENT | code::RESOURCE_EXHAUSTED
-            if is("too large") || is("larger than max") || is("too many operations") =>
-        {
-            let said = said.to_owned();
-            NodesError::NotSent(Arc::new(EtcdRefusal::TooLarge { said }))
-        }
-        code::INVALID_ARGUMENT if is("duplicate key") => {
-            NodesError::NotSent(Arc::new(EtcdRefusal::Twice))
-        }
-        code::INVALID_ARGUMENT | code::FAILED_PRECONDITION if said.starts_with("etcdserver:") => {
-            NodesError::Refused(Arc::new(error))
-        }
-        _ => return Failed::Lost(CallError::Lost(Arc::new(error))),
-    };
-    Failed::Refused(refused)
-}
-
-/// As [`failed`], where a refusal is of no use.
-pub(crate) fn call_error(error: Error) -> CallError {
-    match failed(error) {
-        Failed::Lost(error) => error,
-        Failed::NoLease => CallError::unexpected("the lease is gone"),
-        Failed::Refused(NodesError::Refused(source) | NodesError::NotSent(source)) => {
-            CallError::Refused(source)
-        }
-        Failed::Refused(error) => CallError::Lost(Arc::new(error)),
-    }
-}
-
-/// The refusal, if it is for a right that the user lacks.
-pub(crate) fn without_right(error: &Error, keys: &Keys) -> Option<EtcdRefusal> {
-    let Error::GRpcStatus(status) = error else {
-        return None;
-    };
-    let prefix = keys.below("/");
-    (status.code() as i32 == code::PERMISSION_DENIED).then_some(EtcdRefusal::Rights { prefix })
-}
-
-/// Why no session is opened.
-pub(crate) fn refusal_of_session(error: Error) -> NodesError {
-    if let Error::GRpcStatus(status) = &error {
-        let said = status.message().to_owned();
-        let of_user = matches!(
-            status.code() as i32,
-            code::INVALID_ARGUMENT | code::FAILED_PRECONDITION | code::UNAUTHENTICATED
-        );
-        if of_user
-            && ["authenti", "user", "password"]
-                .iter()
-                .any(|it| said.contains(it))
-        {
-            return NodesError::Refused(Arc::new(EtcdRefusal::User { said }));
-        }
-    }
-    if matches!(
-        error,
-        Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::EndpointError(_)
-    ) {
-        return NodesError::Refused(Arc::new(error));
-    }
-    NodesError::Unknown(Arc::new(error))
 }

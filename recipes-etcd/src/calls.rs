@@ -1,7 +1,7 @@
 //! The calls that a connection carries.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
@@ -18,12 +18,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{Failed, Reading, call_error, refused, without_right};
+use crate::answers::Reading;
 use crate::keys::Keys;
 use crate::news::Ask;
+use crate::queues::Queues;
+use crate::refusals::{Failed, call_error, refused, without_right};
 use crate::session::{Kept, ttl};
 use crate::watching::Wanted;
-use crate::words;
+use crate::words::{self, ByKeys};
 
 /// Nodes that are compared in one transaction when a session goes on.
 const COMPARED_MAX: usize = 100;
@@ -37,6 +39,7 @@ pub(crate) struct Calls {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kept: OnceLock<Kept>,
     pub(crate) news: OnceLock<UnboundedSender<Ask>>,
+    pub(crate) queues: Mutex<Queues>,
     pub(crate) loss: LossSender,
 }
 
@@ -216,13 +219,14 @@ impl Calls {
         // How many of the next are sent alone, to find out which of them is refused.
         let (mut rest, mut alone) = (asked, 0_usize);
         while !rest.is_empty() {
+            let by_keys = self.by_keys(rest);
             let count = match alone {
-                0 => words::together(&self.keys, rest),
+                0 => words::together(&self.keys, rest, &by_keys),
                 _ => 1,
             };
             alone = alone.saturating_sub(1);
             let (now, later) = rest.split_at(count);
-            match self.carry_out(kept, now, &mut created).await {
+            match self.carry_out(kept, now, &by_keys, &mut created).await {
                 Ok(done) => outcomes.extend(done),
                 Err(Failed::NoLease) => return Ok(None),
                 Err(Failed::Lost(error)) => return Err(error),
@@ -246,22 +250,28 @@ impl Calls {
         &self,
         kept: &Kept,
         asked: &[Asked],
+        by_keys: &[ByKeys],
         created: &mut BTreeMap<String, String>,
     ) -> Result<Vec<Outcome>, Failed> {
-        let operations = asked.iter();
-        let operations = operations.flat_map(|it| words::operations(&self.keys, kept.id, it));
+        let operations = asked.iter().zip(by_keys);
+        let operations = operations.flat_map(|(it, by_keys)| {
+            words::operations(&self.keys, kept.id, it, by_keys.as_deref())
+        });
         let txn = words::of_session(&kept.key, self.number, operations.collect());
         let deleted = words::deleted(&self.keys, asked);
         self.ask(Ask::Leaving(deleted.clone()))
             .map_err(Failed::Lost)?;
         let done = kept.commit(&self.client, txn).await;
         let revision = done.as_ref().ok().and_then(|done| Some(done.as_ref()?.1));
+        self.queues().left(&deleted);
         self.ask(Ask::Left(deleted, revision))
             .map_err(Failed::Lost)?;
         let (done, revision) = done?.ok_or(Failed::NoLease)?;
         let mut asks = Vec::new();
+        let mut queues = self.queues();
         let mut reading = Reading {
             keys: &self.keys,
+            queues: &mut queues,
             lease: kept.id,
             revision,
             read_at: revision,
@@ -269,11 +279,12 @@ impl Calls {
             created,
             asks: &mut asks,
         };
-        let outcomes = asked.iter().enumerate().map(|(index, it)| {
+        let outcomes = asked.iter().zip(by_keys).enumerate();
+        let outcomes = outcomes.map(|(index, (it, by_keys))| {
             // What comes later in the transaction has the same revision, and was not seen.
             let later = asked.get(index + 1..).unwrap_or_default();
             reading.read_at = revision - i64::from(later.iter().any(Asked::tells));
-            reading.outcome(it)
+            reading.outcome(it, by_keys.as_deref())
         });
         let outcomes: Result<Vec<_>, _> = outcomes.collect();
         let outcomes = outcomes.map_err(Failed::Lost)?;
@@ -281,6 +292,17 @@ impl Calls {
             self.ask(ask).map_err(Failed::Lost)?;
         }
         Ok(outcomes)
+    }
+
+    fn by_keys(&self, asked: &[Asked]) -> Vec<ByKeys> {
+        let queues = self.queues();
+        let by_keys = asked.iter();
+        let by_keys = by_keys.map(|it| words::by_keys(&self.keys, &queues, it));
+        by_keys.collect()
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self, ask: Ask) -> Result<(), CallError> {

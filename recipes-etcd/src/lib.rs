@@ -15,9 +15,11 @@
 //! | `session` | the lease of a session, its key, and what they prove |
 //! | `lease` | which keep-alives count |
 //! | `words` | requests as transactions |
-//! | `answers` | what is answered, and what the errors mean |
+//! | `answers` | what is answered |
+//! | `refusals` | what the errors of the client mean |
 //! | `news` | the stream of events |
 //! | `watching` | which keys are watched, and from when on all of their events are known |
+//! | `queues` | who may be ahead in the queues in which the session stands |
 //! | `reads` | a connection of somebody who only reads |
 
 mod address;
@@ -28,7 +30,9 @@ mod checks;
 mod keys;
 mod lease;
 mod news;
+mod queues;
 mod reads;
+mod refusals;
 mod server;
 mod servers;
 mod session;

@@ -14,7 +14,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tracing::debug;
 
 use crate::STORE;
-use crate::answers::{by, call_error, refusal_of_session};
+use crate::answers::by;
+use crate::refusals::{call_error, refusal_of_session};
 use crate::watching::{Do, Event, Found, Wanted, Watching};
 
 /// The watch on the session's own key.

@@ -12,8 +12,10 @@ use futures::stream::{self, StreamExt};
 use recipes_core::NodesError;
 use recipes_keeper::{Asked, CallError, Facts, Loss, ReadNode, Reads, Said, Silence, is_long};
 
-use crate::answers::{Reading, by, call_error};
+use crate::answers::{Reading, by};
 use crate::keys::Keys;
+use crate::queues::Queues;
+use crate::refusals::call_error;
 use crate::session::ANSWER_MAX;
 use crate::wire::Route;
 use crate::words;
@@ -48,7 +50,7 @@ impl EtcdReads {
 
     /// The answer to a request; `None` if there is no such node.
     async fn ask(&self, asked: &Asked) -> Result<Option<Said>, CallError> {
-        let txn = Txn::new().and_then(words::operations(&self.keys, 0, asked));
+        let txn = Txn::new().and_then(words::operations(&self.keys, 0, asked, None));
         let mut kv = self
             .client
             .kv_client()
@@ -57,6 +59,7 @@ impl EtcdReads {
         let (_, revision) = by(done.header())?;
         let mut reading = Reading {
             keys: &self.keys,
+            queues: &mut Queues::default(),
             lease: 0,
             revision,
             read_at: revision,
@@ -64,7 +67,7 @@ impl EtcdReads {
             created: &mut BTreeMap::new(),
             asks: &mut Vec::new(),
         };
-        Ok(reading.outcome(asked)?.ok())
+        Ok(reading.outcome(asked, None)?.ok())
     }
 }
 

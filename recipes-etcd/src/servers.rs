@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use recipes_core::NodesError;
 use tokio::time::timeout;
 
-use crate::answers::refusal_of_session;
+use crate::refusals::refusal_of_session;
 
 /// How long a member is tried alone before the next one is tried beside it: one without a quorum is silent. A member
 /// that is far away, or on a busy machine, may take longer.

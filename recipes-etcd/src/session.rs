@@ -8,8 +8,9 @@ use etcd_client::{
 };
 use recipes_keeper::{CallError, Caller, Moment};
 
-use crate::answers::{Failed, by, call_error, failed};
+use crate::answers::by;
 use crate::lease::{KeptAlive, Lease};
+use crate::refusals::{Failed, call_error, failed};
 use crate::words;
 
 /// How long the lease of a session lives, in seconds: a quarter longer than its timeout. An answer is believed if the

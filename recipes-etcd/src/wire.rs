@@ -13,12 +13,12 @@ use recipes_keeper::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::answers::{call_error, refusal_of_session, without_right};
 use crate::calls::Calls;
 use crate::checks::EtcdRefusal;
 use crate::keys::Keys;
 use crate::news::News;
 use crate::reads::EtcdReads;
+use crate::refusals::{call_error, refusal_of_session, without_right};
 use crate::servers::{Servers, first_of};
 
 /// How to connect.
@@ -118,6 +118,7 @@ impl EtcdWire {
             shared: Arc::clone(shared),
             kept: OnceLock::new(),
             news: OnceLock::new(),
+            queues: Mutex::default(),
             loss: Arc::new(watch::Sender::new(None)),
         };
         Self {

@@ -12,6 +12,7 @@ use recipes_core::{NewNode, NodeMode, NodeOp};
 use recipes_keeper::Asked;
 
 use crate::keys::{self, Keys, NodeKey};
+use crate::queues::Queues;
 
 /// What a transaction may have of each, `max-txn-ops`, is 128. A transaction inside has what is left.
 const OPERATIONS_MAX: usize = 60;
@@ -22,12 +23,14 @@ pub(crate) fn connection(number: u64) -> String {
     format!("{number:020}")
 }
 
-/// How many of the first of these requests may be carried out in one transaction; at least one.
-pub(crate) fn together(keys: &Keys, asked: &[Asked]) -> usize {
+/// How many of the first of these requests, each with the keys by which it is answered, may be carried out in one
+/// transaction; at least one.
+pub(crate) fn together(keys: &Keys, asked: &[Asked], by_keys: &[ByKeys]) -> usize {
     let (mut changed, mut entered) = (BTreeSet::new(), BTreeSet::new());
     let mut operations = 0;
     for (index, asked) in asked.iter().enumerate() {
-        operations += 2;
+        let by_keys = by_keys.get(index).and_then(Option::as_ref);
+        operations += by_keys.map_or(2, Vec::len);
         let mut is_apart = operations > OPERATIONS_MAX;
         if let Asked::Multi(all) = asked {
             is_apart |= all.len() > OPERATIONS_MAX;
@@ -88,8 +91,30 @@ pub(crate) fn of_session(session_key: &str, number: u64, operations: Vec<TxnOp>)
         .or_else([TxnOp::get(session_key, None)])
 }
 
-/// The operations of a request. [`answers`](crate::answers) takes as many answers.
-pub(crate) fn operations(keys: &Keys, lease: i64, asked: &Asked) -> Vec<TxnOp> {
+/// The keys by which a listing for a contender is answered, if that is less than all of the directory.
+pub(crate) type ByKeys = Option<Vec<String>>;
+
+/// The keys by which a request is answered.
+pub(crate) fn by_keys(keys: &Keys, queues: &Queues, asked: &Asked) -> ByKeys {
+    match asked {
+        Asked::Look { directory, own, .. } => {
+            queues.ahead(&keys.below(directory), last_ahead(own.as_deref())?)
+        }
+        _ => None,
+    }
+}
+
+/// The operations of a request, which is answered by these keys. [`answers`](crate::answers) takes as many answers.
+pub(crate) fn operations(
+    keys: &Keys,
+    lease: i64,
+    asked: &Asked,
+    by_keys: Option<&[String]>,
+) -> Vec<TxnOp> {
+    if let Some(by_keys) = by_keys {
+        // Not in a transaction inside, which would be an entry of the log.
+        return by_keys.iter().map(|it| TxnOp::get(&**it, None)).collect();
+    }
     match asked {
         Asked::Multi(operations) => vec![TxnOp::txn(transaction(keys, lease, operations))],
         Asked::List(path) => {
@@ -224,7 +249,7 @@ mod tests {
     #[test]
     fn requests_go_together_unless_one_names_what_an_earlier_one_changes() {
         let keys = Keys::new("");
-        let count = |asked: &[Asked]| together(&keys, asked);
+        let count = |asked: &[Asked]| together(&keys, asked, &[]);
         let list = || Asked::List("/a".to_owned());
         let number = "0000000000000000057";
         let release = multi(&[delete(&format!("/a/_c_1-lock-{number}"))]);
@@ -252,12 +277,14 @@ mod tests {
     fn transaction_is_as_large_as_servers_take() {
         let keys = Keys::new("");
         let lists = vec![Asked::List("/a".to_owned()); 128];
-        assert_eq!(together(&keys, &lists), OPERATIONS_MAX / 2);
+        assert_eq!(together(&keys, &lists, &[]), OPERATIONS_MAX / 2);
+        let by_keys = vec![Some(vec![String::new(); 16]); 128];
+        assert_eq!(together(&keys, &lists, &by_keys), OPERATIONS_MAX / 16);
         let set: Vec<_> = (0..100)
             .map(|it| create(&format!("/{it}/_c_1-lock-")))
             .collect();
-        assert_eq!(together(&keys, &[multi(&set), lists[0].clone()]), 1);
-        assert_eq!(together(&keys, &[lists[0].clone(), multi(&set)]), 1);
+        assert_eq!(together(&keys, &[multi(&set), lists[0].clone()], &[]), 1);
+        assert_eq!(together(&keys, &[lists[0].clone(), multi(&set)], &[]), 1);
     }
 
     #[test]
