@@ -219,7 +219,7 @@ impl Reading<'_> {
         Ok((!names.is_empty() || path == "/").then_some(names))
     }
 
-    /// Lists for a contender. Its own node and the two right ahead of it are watched.
+    /// Lists for a contender. If others are ahead of its node, it and the two right ahead of it are watched.
     fn look(
         &mut self,
         directory: &str,
@@ -269,7 +269,9 @@ impl Reading<'_> {
         let own = queue
             .iter()
             .position(|(_, name, _)| Some(name) == own.as_ref());
-        let right_ahead = own.and_then(|own| queue.get(own.saturating_sub(2)..=own));
+        // Who is the first holds, or asks for a watch later.
+        let waits = own.filter(|own| *own > 0);
+        let right_ahead = waits.and_then(|own| queue.get(own.saturating_sub(2)..=own));
         let mut watched = Vec::new();
         for ((_, name, kv), number) in right_ahead.unwrap_or_default().iter().rev().zip(first..) {
             let stat = stat(kv);

@@ -10,6 +10,7 @@
 //! | `pending` | what does a release say that has no answer? |
 //! | `vacancy` | when does an acquire need no listing? |
 //! | `costs` | which requests and transactions does each operation take on a real server? |
+//! | `costs_on_etcd` | what does a server of etcd count for it? |
 
 #![allow(
     clippy::unwrap_used,
@@ -22,6 +23,7 @@
 )]
 
 mod costs;
+mod costs_on_etcd;
 mod directory;
 mod hand_off;
 mod local_handoffs;
