@@ -19,7 +19,8 @@ use crate::wire::Route;
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
-/// use recipes_etcd::Etcd;
+/// # use recipes_etcd as lock_recipes;
+/// use lock_recipes::Etcd;
 ///
 /// let session = Etcd::builder()
 ///     .session_timeout(Duration::from_secs(20))

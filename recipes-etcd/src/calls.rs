@@ -324,7 +324,7 @@ impl Calls {
                 Ok(Ok(true)) => self.shared.was_heard(sent),
                 Ok(Ok(false)) => return Loss::Session,
                 beaten => {
-                    debug!(target: STORE, session = kept.id, ?beaten, "no beat");
+                    debug!(target: STORE, session = %format_args!("{:#x}", kept.id), ?beaten, "no beat");
                     return Loss::Connection;
                 }
             }

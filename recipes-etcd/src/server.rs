@@ -12,7 +12,8 @@ use crate::builder::EtcdBuilder;
 /// # Examples
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
-/// use recipes_etcd::Etcd;
+/// # use recipes_etcd as lock_recipes;
+/// use lock_recipes::Etcd;
 ///
 /// let session = Etcd::connect("etcd://etcd1:2379,etcd2:2379,etcd3:2379").await?;
 /// // ... take locks ...

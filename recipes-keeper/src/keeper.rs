@@ -107,7 +107,7 @@ impl Keeper {
                     return self.kept.end(EndReason::Closed);
                 }
             };
-            debug!(target: STORE, session = self.kept.id, %why, "connection given up");
+            debug!(target: STORE, session = %format_args!("{:#x}", self.kept.id), %why, "connection given up");
             drop(wire);
             wire = match self.connect_again().await {
                 Ok(wire) => wire.into(),
@@ -221,7 +221,7 @@ impl Keeper {
         let patience = kept.terms.session_timeout / 4;
         let is_closed = tokio::time::timeout(patience, closed).await.is_ok();
         if !is_closed {
-            debug!(target: STORE, session = kept.id, "session was not closed; it will expire");
+            debug!(target: STORE, session = %format_args!("{:#x}", kept.id), "session was not closed; it will expire");
         }
     }
 }

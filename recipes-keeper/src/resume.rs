@@ -35,7 +35,7 @@ pub(crate) async fn connected(
             Err(error) => {
                 let why = Causes(&error).to_string();
                 if why != said {
-                    warn!(target: STORE, session = kept.id, why, "cannot connect");
+                    warn!(target: STORE, session = %format_args!("{:#x}", kept.id), why, "cannot connect");
                     said = why;
                 }
                 *kept.trouble() = Some(error);

@@ -21,7 +21,8 @@ const PREFIX: &str = "locks";
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
-/// use recipes_redis::Redis;
+/// # use recipes_redis as lock_recipes;
+/// use lock_recipes::Redis;
 ///
 /// let session = Redis::builder()
 ///     .session_timeout(Duration::from_secs(20))

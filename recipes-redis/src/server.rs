@@ -12,7 +12,8 @@ use crate::builder::RedisBuilder;
 /// # Examples
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
-/// use recipes_redis::Redis;
+/// # use recipes_redis as lock_recipes;
+/// use lock_recipes::Redis;
 ///
 /// let session = Redis::connect("redis://cache:6379/0").await?;
 /// // ... take locks ...

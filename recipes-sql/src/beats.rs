@@ -29,15 +29,15 @@ pub(crate) async fn keep(
             }
             Ok(Ok(None)) => return Loss::Session,
             Ok(Err(CallError::NotNow(error))) => {
-                debug!(target: STORE, session = id, %error, "the server is busy");
+                debug!(target: STORE, session = %format_args!("{:#x}", id), %error, "the server is busy");
                 next = Instant::now() + session_timeout / 24;
             }
             Ok(Err(error)) => {
-                debug!(target: STORE, session = id, ?error, "no beat");
+                debug!(target: STORE, session = %format_args!("{:#x}", id), ?error, "no beat");
                 return Loss::Connection;
             }
             Err(_) => {
-                debug!(target: STORE, session = id, "no answer to a beat");
+                debug!(target: STORE, session = %format_args!("{:#x}", id), "no answer to a beat");
                 return Loss::Connection;
             }
         }

@@ -48,7 +48,7 @@ pub(crate) async fn tell(
     match told.run().await {
         Ok(never) => match never {},
         Err(error) => {
-            debug!(target: STORE, session = id, ?error, "no news");
+            debug!(target: STORE, session = %format_args!("{:#x}", id), ?error, "no news");
             Loss::Connection
         }
     }
@@ -198,7 +198,7 @@ impl Poller<'_> {
         let polled = match self.poll(&watched).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
-                debug!(target: STORE, session = self.id, %error, "the server is busy");
+                debug!(target: STORE, session = %format_args!("{:#x}", self.id), %error, "the server is busy");
                 return Ok(None);
             }
             Err(error) => return Err(error),

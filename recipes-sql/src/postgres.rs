@@ -46,7 +46,8 @@ pub use checks::PostgresRefusal;
 /// # Examples
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
-/// use recipes_sql::Postgres;
+/// # use recipes_sql as lock_recipes;
+/// use lock_recipes::Postgres;
 ///
 /// let session = Postgres::connect("postgres://app:secret@db/shop").await?;
 /// // ... take locks ...

@@ -22,7 +22,8 @@ use crate::link::{Link, Transport};
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
-/// use recipes_zookeeper::{Acls, ZooKeeper};
+/// # use recipes_zookeeper as lock_recipes;
+/// use lock_recipes::{Acls, ZooKeeper};
 ///
 /// let session = ZooKeeper::builder()
 ///     .session_timeout(Duration::from_secs(20))

@@ -43,7 +43,8 @@ pub const TRAITS: Traits = Traits {
 /// # Examples
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
-/// use recipes_zookeeper::ZooKeeper;
+/// # use recipes_zookeeper as lock_recipes;
+/// use lock_recipes::ZooKeeper;
 ///
 /// let session = ZooKeeper::connect("zk1:2181,zk2:2181/app").await?;
 /// // ... take locks ...

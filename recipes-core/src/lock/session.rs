@@ -32,7 +32,10 @@ use crate::store::{Guarantee, Store};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let session = recipes_testing::MemoryEnsemble::new().session();
+/// # mod lock_recipes { pub use recipes_testing as testing; }
+/// use lock_recipes::testing::MemoryEnsemble;
+///
+/// let session = MemoryEnsemble::new().session();
 /// // ... take locks ...
 /// session.close().await;
 /// # }

@@ -290,7 +290,7 @@ fn warn_of_expiry(epoch: &Epoch) {
     };
     let locks = epoch.leases().len();
     let lost = match locks {
-        0 => "no lock was held",
+        0 => "no lock was held any more",
         _ => "its locks are lost",
     };
     warn!(

@@ -22,7 +22,8 @@ const PREFIX: &str = "lock_recipes_";
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
-/// use recipes_sql::MySql;
+/// # use recipes_sql as lock_recipes;
+/// use lock_recipes::MySql;
 ///
 /// let session = MySql::builder()
 ///     .session_timeout(Duration::from_secs(20))

@@ -13,7 +13,8 @@ use super::schema;
 /// # Examples
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
-/// use recipes_sql::MySql;
+/// # use recipes_sql as lock_recipes;
+/// use lock_recipes::MySql;
 ///
 /// let session = MySql::connect("mysql://app:secret@db/shop").await?;
 /// // ... take locks ...

@@ -20,7 +20,8 @@ use super::wire::Route;
 /// ```no_run
 /// # async fn example() -> Result<(), recipes_core::Error> {
 /// use std::time::Duration;
-/// use recipes_sql::Postgres;
+/// # use recipes_sql as lock_recipes;
+/// use lock_recipes::Postgres;
 ///
 /// let session = Postgres::builder()
 ///     .session_timeout(Duration::from_secs(20))

@@ -42,7 +42,7 @@ impl Side {
             Ok(()) => Ok(is_wanted),
             // As some that only speak like PostgreSQL do.
             Err(error) if error.as_db_error().is_some() => {
-                debug!(target: STORE, session = id, %error, "nobody rings");
+                debug!(target: STORE, session = %format_args!("{:#x}", id), %error, "nobody rings");
                 Ok(false)
             }
             Err(error) => Err(call_error(error)),
