@@ -33,6 +33,31 @@
 //! everywhere; [`is_busy`](Error::is_busy), [`is_transient`](Error::is_transient),
 //! [`is_lost`](Error::is_lost) and [`is_closed`](Error::is_closed) say what to do.
 //!
+//! # Tests of a service
+//! With the feature `testing`, `MemoryEnsemble` is a store in the process of a test. With a paused clock no test waits. A
+//! holder that loses its session, and the next one:
+//! ```
+//! # mod lock_recipes { pub use ::lock_recipes::*; pub use recipes_testing as testing; }
+//! use lock_recipes::InterProcessMutex;
+//! use lock_recipes::testing::MemoryEnsemble;
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In #[tokio::test(start_paused = true)]
+//! let ensemble = MemoryEnsemble::new();
+//! let [ours, theirs] = [ensemble.session(), ensemble.session()];
+//! let held = InterProcessMutex::new(&ours, "/locks/orders")?.acquire().await?;
+//!
+//! ensemble.expire(ours.session_id().ok_or("no session")?);
+//! held.lost().await;
+//! assert!(held.release().await.is_err_and(|error| error.is_lost()));
+//!
+//! let next = InterProcessMutex::new(&theirs, "/locks/orders")?.acquire().await?;
+//! next.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //! - `zookeeper` (default): locks on Apache ZooKeeper.
 //! - `etcd`: locks on etcd, in one queue with Go's and `etcdctl`. It builds with `protoc`.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lock_recipes::LostReason;
+
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)).unwrap()
 }
@@ -52,6 +54,20 @@ fn every_error_is_in_the_guide() {
         }
     }
     assert!(count > 50, "{count}");
+}
+
+#[test]
+fn reasons_of_a_loss_have_their_own_words_in_the_guide() {
+    let guide = read("docs/operating.md");
+    for reason in [
+        LostReason::DeadlinePassed,
+        LostReason::SessionExpired,
+        LostReason::SessionClosed,
+        LostReason::NodeRemoved,
+    ] {
+        let row = format!("\n| `{reason:?}` | {reason} |");
+        assert!(guide.contains(&row), "{row}");
+    }
 }
 
 #[test]

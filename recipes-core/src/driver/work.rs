@@ -34,9 +34,14 @@ impl<G: AsRef<LockGuard> + Into<LockGuard>> Acquire<G> {
     /// # Errors
     /// - [`Error::Acquire`]: the lock was not acquired, and the work was not begun.
     /// - [`Error::Lost`]: the lock was lost before the work was done. What the work did until its last await stays
-    ///   done, and what was in flight may still be done. So a commit whose answer decides what comes next belongs behind
-    ///   this call, or into a task of its own: [`transaction`](LockGuard::transaction) and [`fence`](LockGuard::fence)
-    ///   are safe after a loss, too.
+    ///   done, and what was in flight may still be done.
+    ///
+    /// # What must not be dropped
+    /// The work is dropped at an await when the lock is lost. What must go on to its end, or is not safe to be dropped,
+    /// belongs into a task of its own that the work awaits: `tokio::spawn(write).await`. Such is a commit whose answer
+    /// decides what comes next, and with sqlx (0.9.0) the whole transaction: a `begin` that is dropped leaves its
+    /// connection in the pool with an open transaction, in which later statements are lost. The task may write after the
+    /// loss, so it writes under [`transaction`](LockGuard::transaction), [`fence`](LockGuard::fence) or a token.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or drops the work, and the lock is released in the

@@ -55,7 +55,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Creates a persistent node with the session's ACL for its path.
+    /// Creates a persistent node with the session's ACL for its path. Its parent must be there, or be created earlier in
+    /// the transaction. On etcd, which has no directories, it need not be.
     pub fn create(mut self, path: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
         let path = path.into();
         let (data, mode) = (data.into().into(), NodeMode::Persistent);

@@ -58,6 +58,11 @@ use super::state::shared::Shared;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The first page of `lock_recipes` has a lock whose session is lost.
+///
+/// The double is no database: `guard.fence()` is refused, as on ZooKeeper. So what a service writes under a fence is tested on a
+/// server, such as `PostgresServer`.
 #[derive(Clone)]
 pub struct MemoryEnsemble {
     pub(super) shared: Arc<Shared>,
