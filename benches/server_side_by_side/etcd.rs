@@ -19,6 +19,7 @@ use super::store::{Page, Server, Stage, Store};
 use super::work::Work;
 
 const LEAST: &str = "put, delete";
+const LEAST_OF_A_QUEUE: &str = "put and list, delete";
 const CALL: &str = "etcd-client, lock call";
 const MUTEX: &str = "Go, Mutex";
 const ELECTION: &str = "Go, Election";
@@ -32,6 +33,8 @@ This library next to the locks that etcd's own clients have. All run on one serv
 turns: first with its data on a disk, then in memory. `scripts/bench --etcd` writes this page.
 
 - *put, delete*: a key with a lease, put and deleted. The least that a lock can be; it excludes nobody.
+- *put and list, delete*: the same, and the key is found to be the first of its directory by the transaction that puts it. The
+  least that a lock with a queue can be.
 - *etcd-client, lock call*: the calls `lock` and `unlock` of the crate, for which the server waits.
 - *Go, Mutex* and *Go, Election*: those of etcd's own package `concurrency`. In a process of their own, with a
   client for each session.
@@ -45,11 +48,16 @@ turns: first with its data on a disk, then in memory. `scripts/bench --etcd` wri
 /// The column that has goals.
 const REQUESTS: usize = 0;
 
-static AIMS: [Aim; 7] = [
+static AIMS: [Aim; 8] = [
     Aim {
         what: "acquire, to a put",
         measure: Measure::Ratio(UNCONTENDED, Quantity::Acquire, LEAST),
         bound: AtMost(1.1),
+    },
+    Aim {
+        what: "acquire, to the least with a queue",
+        measure: Measure::Ratio(UNCONTENDED, Quantity::Acquire, LEAST_OF_A_QUEUE),
+        bound: AtMost(1.5),
     },
     Aim {
         what: "release to next grant with 2 ms of work, to Go's mutex",
@@ -124,6 +132,7 @@ async fn start(is_on_disk: bool, options: &Options) -> Stage {
         sides: vec![
             ours(|url| Box::pin(open(url))),
             client::least(LEAST),
+            client::least_of_a_queue(LEAST_OF_A_QUEUE),
             client::call(CALL),
             go.side(MUTEX, mutex),
             go.side(ELECTION, election),

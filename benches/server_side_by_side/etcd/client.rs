@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use etcd_client::{Client, LockOptions, PutOptions};
+use etcd_client::{
+    Client, Compare, CompareOp, GetOptions, LockOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+};
 
 use crate::loops::{Contender, each};
 use crate::ours::SESSION_TIMEOUT;
@@ -12,6 +14,11 @@ use crate::work::{Place, Work};
 /// A key with a lease, put and deleted.
 pub(super) fn least(name: &'static str) -> Box<dyn Side> {
     InProcess::boxed(name, Leases::<Key>::default())
+}
+
+/// A key with a lease, put and found to be the first of its directory in one transaction, and deleted.
+pub(super) fn least_of_a_queue(name: &'static str) -> Box<dyn Side> {
+    InProcess::boxed(name, Leases::<Queued>::default())
 }
 
 /// The calls by which the server waits for a lock.
@@ -118,6 +125,56 @@ impl Contender for Key {
 }
 
 impl Lock for Key {
+    async fn is_refused(&self) -> bool {
+        unreachable!("it does not take part in this")
+    }
+}
+
+#[derive(Clone)]
+struct Queued {
+    lease: Lease,
+    directory: String,
+    key: String,
+}
+
+impl Way for Queued {
+    fn new(lease: Lease, name: &str) -> Self {
+        let directory = format!("/{name}/");
+        let key = format!("{directory}{:x}", lease.id);
+        Self {
+            lease,
+            directory,
+            key,
+        }
+    }
+
+    fn does(work: Work) -> bool {
+        work == Work::Uncontended
+    }
+}
+
+impl Contender for Queued {
+    type Held = ();
+
+    async fn take(&mut self) {
+        let options = PutOptions::new().with_lease(self.lease.id);
+        let put = TxnOp::put(&*self.key, "", Some(options));
+        let list = TxnOp::get(&*self.directory, Some(GetOptions::new().with_prefix()));
+        let is_new = Compare::version(&*self.key, CompareOp::Equal, 0);
+        let txn = Txn::new().when([is_new]).and_then([put, list]);
+        let done = self.lease.client.txn(txn).await.unwrap();
+        match done.op_responses().pop() {
+            Some(TxnOpResponse::Get(listed)) => assert_eq!(listed.kvs().len(), 1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn give_back(&mut self, (): ()) {
+        self.lease.client.delete(&*self.key, None).await.unwrap();
+    }
+}
+
+impl Lock for Queued {
     async fn is_refused(&self) -> bool {
         unreachable!("it does not take part in this")
     }
