@@ -13,6 +13,8 @@ const SLOTS: usize = 16384;
 const NODE_TIMEOUT_MS: &str = "1500";
 /// What must happen, happens in this time.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// A replica that was told to take over, and was not elected, has given up by then: after 5 s.
+const GIVEN_UP: Duration = Duration::from_secs(6);
 
 /// Three Redis servers that share the slots, each with a replica that takes its place if it fails.
 ///
@@ -179,9 +181,18 @@ impl RedisCluster {
         let words = ["CLUSTER", "FAILOVER", way];
         let words = if way.is_empty() { &words[..2] } else { &words };
         ok(replica, words).await?;
+        let mut asked = Instant::now();
         until("a new primary", async || {
             let role: String = replica.command(&["INFO", "replication"]).await.ok()?;
-            role.contains("role:master").then_some(())
+            if role.contains("role:master") {
+                return Some(());
+            }
+            if asked.elapsed() > GIVEN_UP {
+                asked = Instant::now();
+                // It may have become the primary meanwhile.
+                drop(ok(replica, words).await);
+            }
+            None
         })
         .await;
         Ok(())

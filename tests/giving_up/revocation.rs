@@ -17,7 +17,7 @@ use test_rig::{
 use tokio::time::timeout;
 
 const PATH: &str = "/locks/orders";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 const REQUEST: &[u8] = b"__REVOKE__";
 
 fn mutex(session: &Session) -> InterProcessMutex {

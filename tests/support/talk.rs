@@ -14,7 +14,7 @@ use crate::again::Again;
 const SAYS: &str = "> ";
 
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn say(words: &str) {
     println!("{SAYS}{words}");

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::executable::executable;
 
 /// An awaited event that takes longer never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Prints a process's log as the test's own, which is shown if the test fails.
 async fn show(log: ChildStderr) {

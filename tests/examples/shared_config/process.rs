@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::executable;
 
 /// An awaited event that takes longer never happens.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What `write` prints about a version. No other process held the lock meanwhile.
 #[derive(Clone, Debug)]
