@@ -86,6 +86,7 @@ pub mod internal {
     pub mod log {
         //! Targets of log events, and what they say of errors.
         pub use crate::log::{Causes, LOCK, STORE};
+        pub use crate::names::session_id::SessionId;
     }
 
     pub use crate::clock::human;

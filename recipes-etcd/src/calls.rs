@@ -9,6 +9,7 @@ use etcd_client::{
     TxnOpResponse,
 };
 use recipes_core::NodeEvent;
+use recipes_core::internal::log::SessionId;
 use recipes_keeper::{
     Answers, Asked, CallError, Caller, Facts, Loss, LossSender, Moment, Open, Opened, Outcome,
     Resume, Resumed, Rewatch, Shared,
@@ -218,15 +219,17 @@ impl Calls {
         let (mut outcomes, mut created) = (Vec::with_capacity(asked.len()), BTreeMap::new());
         // How many of the next are sent alone, to find out which of them is refused.
         let (mut rest, mut alone) = (asked, 0_usize);
+        // Whoever is ahead in a later transaction is now, too.
+        let by_keys = self.by_keys(asked);
+        let mut by_keys = &*by_keys;
         while !rest.is_empty() {
-            let by_keys = self.by_keys(rest);
             let count = match alone {
-                0 => words::together(&self.keys, rest, &by_keys),
+                0 => words::together(&self.keys, rest, by_keys),
                 _ => 1,
             };
             alone = alone.saturating_sub(1);
             let (now, later) = rest.split_at(count);
-            match self.carry_out(kept, now, &by_keys, &mut created).await {
+            match self.carry_out(kept, now, by_keys, &mut created).await {
                 Ok(done) => outcomes.extend(done),
                 Err(Failed::NoLease) => return Ok(None),
                 Err(Failed::Lost(error)) => return Err(error),
@@ -237,6 +240,7 @@ impl Calls {
                 }
             }
             rest = later;
+            by_keys = by_keys.get(count..).unwrap_or_default();
         }
         let answers = Answers {
             outcomes,
@@ -324,7 +328,7 @@ impl Calls {
                 Ok(Ok(true)) => self.shared.was_heard(sent),
                 Ok(Ok(false)) => return Loss::Session,
                 beaten => {
-                    debug!(target: STORE, session = %format_args!("{:#x}", kept.id), ?beaten, "no beat");
+                    debug!(target: STORE, session = %SessionId(kept.id), ?beaten, "no beat");
                     return Loss::Connection;
                 }
             }

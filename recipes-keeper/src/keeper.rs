@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::future::{Fuse, FusedFuture, FutureExt};
+use recipes_core::internal::log::SessionId;
 use recipes_core::{Connection, EndReason, NodesError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -107,7 +108,7 @@ impl Keeper {
                     return self.kept.end(EndReason::Closed);
                 }
             };
-            debug!(target: STORE, session = %format_args!("{:#x}", self.kept.id), %why, "connection given up");
+            debug!(target: STORE, session = %SessionId(self.kept.id), %why, "connection given up");
             drop(wire);
             wire = match self.connect_again().await {
                 Ok(wire) => wire.into(),
@@ -221,7 +222,7 @@ impl Keeper {
         let patience = kept.terms.session_timeout / 4;
         let is_closed = tokio::time::timeout(patience, closed).await.is_ok();
         if !is_closed {
-            debug!(target: STORE, session = %format_args!("{:#x}", kept.id), "session was not closed; it will expire");
+            debug!(target: STORE, session = %SessionId(kept.id), "session was not closed; it will expire");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recipes_core::internal::log::Causes;
+use recipes_core::internal::log::{Causes, SessionId};
 use recipes_core::{Backoff, Connection, EndReason, NodeOp, NodesError};
 use tracing::warn;
 
@@ -35,7 +35,7 @@ pub(crate) async fn connected(
             Err(error) => {
                 let why = Causes(&error).to_string();
                 if why != said {
-                    warn!(target: STORE, session = %format_args!("{:#x}", kept.id), why, "cannot connect");
+                    warn!(target: STORE, session = %SessionId(kept.id), why, "cannot connect");
                     said = why;
                 }
                 *kept.trouble() = Some(error);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use recipes_core::internal::log::SessionId;
 use recipes_keeper::{CallError, Loss, Moment, Shared};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
@@ -29,15 +30,15 @@ pub(crate) async fn keep(
             }
             Ok(Ok(None)) => return Loss::Session,
             Ok(Err(CallError::NotNow(error))) => {
-                debug!(target: STORE, session = %format_args!("{:#x}", id), %error, "the server is busy");
+                debug!(target: STORE, session = %SessionId(id), %error, "the server is busy");
                 next = Instant::now() + session_timeout / 24;
             }
             Ok(Err(error)) => {
-                debug!(target: STORE, session = %format_args!("{:#x}", id), ?error, "no beat");
+                debug!(target: STORE, session = %SessionId(id), ?error, "no beat");
                 return Loss::Connection;
             }
             Err(_) => {
-                debug!(target: STORE, session = %format_args!("{:#x}", id), "no answer to a beat");
+                debug!(target: STORE, session = %SessionId(id), "no answer to a beat");
                 return Loss::Connection;
             }
         }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use recipes_core::NodeEvent;
+use recipes_core::internal::log::SessionId;
 use recipes_keeper::{CallError, Loss, Rewatch, Watches};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
@@ -48,7 +49,7 @@ pub(crate) async fn tell(
     match told.run().await {
         Ok(never) => match never {},
         Err(error) => {
-            debug!(target: STORE, session = %format_args!("{:#x}", id), ?error, "no news");
+            debug!(target: STORE, session = %SessionId(id), ?error, "no news");
             Loss::Connection
         }
     }
@@ -198,7 +199,7 @@ impl Poller<'_> {
         let polled = match self.poll(&watched).await {
             Ok(polled) => polled,
             Err(CallError::NotNow(error)) => {
-                debug!(target: STORE, session = %format_args!("{:#x}", self.id), %error, "the server is busy");
+                debug!(target: STORE, session = %SessionId(self.id), %error, "the server is busy");
                 return Ok(None);
             }
             Err(error) => return Err(error),

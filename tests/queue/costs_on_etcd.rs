@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use lock_recipes::{Etcd, InterProcessMutex, Session};
 use test_rig::EtcdServer;
+use tokio::time::Instant;
 
 /// No heartbeat is due which would be counted.
 const SESSION: Duration = Duration::from_secs(1200);
 const TIMES: u32 = 20;
+/// A session watches the node of a lock that it has held for longer.
+const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 
 async fn session(server: &EtcdServer) -> Session {
     let options = Etcd::builder().session_timeout(SESSION);
@@ -29,14 +32,23 @@ async fn counted(server: &EtcdServer) -> [u32; 2] {
 #[tokio::test]
 async fn nobody_watches_a_node_that_has_nobody_ahead_on_etcd() {
     let server = EtcdServer::start().await.unwrap();
-    let session = session(&server).await;
-    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
-    lock.acquire().await.unwrap().release().await.unwrap();
-    let before = counted(&server).await;
-    for _ in 0..TIMES {
+    // Again if the machine had no time for it.
+    loop {
+        let session = session(&server).await;
+        let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
+        let (before, mut longest) = (counted(&server).await, Duration::ZERO);
+        for _ in 0..TIMES {
+            let begun = Instant::now();
+            lock.acquire().await.unwrap().release().await.unwrap();
+            longest = longest.max(begun.elapsed());
+        }
+        let [requests, messages] = counted(&server).await;
+        session.close().await;
+        if longest < OWN_WATCH_GRACE {
+            assert_eq!(requests - before[0], 2 * TIMES);
+            assert_eq!(messages, before[1]);
+            return;
+        }
     }
-    let [requests, messages] = counted(&server).await;
-    assert_eq!(requests - before[0], 2 * TIMES);
-    assert_eq!(messages, before[1]);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The id of a store session, in the form in which servers print it.
 #[derive(Clone, Copy)]
-pub(crate) struct SessionId(pub(crate) i64);
+pub struct SessionId(pub i64);
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

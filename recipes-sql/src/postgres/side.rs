@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use recipes_core::NodeEvent;
+use recipes_core::internal::log::SessionId;
 use recipes_keeper::{CallError, Caller, Rewatch, told};
 use sha2::{Digest, Sha256};
 use tracing::debug;
@@ -42,7 +43,7 @@ impl Side {
             Ok(()) => Ok(is_wanted),
             // As some that only speak like PostgreSQL do.
             Err(error) if error.as_db_error().is_some() => {
-                debug!(target: STORE, session = %format_args!("{:#x}", id), %error, "nobody rings");
+                debug!(target: STORE, session = %SessionId(id), %error, "nobody rings");
                 Ok(false)
             }
             Err(error) => Err(call_error(error)),
