@@ -137,10 +137,10 @@ async fn set_that_times_out_returns_in_time_and_leaves_nothing(ensemble: TestEns
                 "{error}"
             );
         }
-        took.sort_unstable();
+        let shortest = took.into_iter().min().unwrap();
         assert!(
-            took[0] >= limit && took[1] <= limit.mul_f64(1.1),
-            "{took:?}"
+            shortest >= limit && shortest <= limit.mul_f64(1.1),
+            "{shortest:?}"
         );
         assert!(set.try_acquire().await.unwrap().is_none());
     }
@@ -152,7 +152,7 @@ async fn set_that_times_out_returns_in_time_and_leaves_nothing(ensemble: TestEns
 }
 
 async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(3);
     let (here, elsewhere) = (ensemble.session().await, ensemble.session().await);
     let in_turn: Vec<Box<dyn DistributedLock>> = PATHS
         .map(|path| Box::new(mutex(&here, path)) as Box<dyn DistributedLock>)
@@ -171,7 +171,8 @@ async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
             matches!(&refused, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
             "{refused}"
         );
-        assert!(took >= limit && took <= limit.mul_f64(1.3), "{took:?}");
+        // A time for each member would be up after 1.6 of it.
+        assert!(took >= limit && took <= limit.mul_f64(1.5), "{took:?}");
         second.release().await.unwrap();
         await_nothing_left(&ensemble).await;
     }
