@@ -188,6 +188,7 @@ async fn look(
     while !keys.is_empty() {
         let now: Vec<_> = keys.drain(..keys.len().min(LOOKED_MAX)).collect();
         let get = |key: &str| {
+            // An answer of keys alone has the revisions, whether or not it has the leases.
             let options = GetOptions::new().with_serializable().with_keys_only();
             TxnOp::get(key, Some(options))
         };

@@ -118,7 +118,8 @@ pub(crate) fn operations(
     match asked {
         Asked::Multi(operations) => vec![TxnOp::txn(transaction(keys, lease, operations))],
         Asked::List(path) => {
-            let options = GetOptions::new().with_prefix().with_keys_only();
+            // With values: from 3.7 on an answer of keys alone has no leases, by which contenders are known.
+            let options = GetOptions::new().with_prefix();
             vec![TxnOp::get(keys.below(path), Some(options))]
         }
         // With data: the contender will want those of the nodes ahead.
@@ -285,6 +286,21 @@ mod tests {
             .collect();
         assert_eq!(together(&keys, &[multi(&set), lists[0].clone()], &[]), 1);
         assert_eq!(together(&keys, &[lists[0].clone(), multi(&set)], &[]), 1);
+    }
+
+    #[test]
+    fn whoever_wants_names_asks_for_more_than_keys() {
+        let list = Asked::List("/a".to_owned());
+        let look = Asked::Look {
+            directory: "/a".to_owned(),
+            own: None,
+            first: 1,
+        };
+        for asked in [list, look] {
+            let sent = operations(&Keys::new(""), 0, &asked, None);
+            let sent = format!("{sent:?}");
+            assert_eq!(sent.matches("keys_only: false").count(), 1, "{sent}");
+        }
     }
 
     #[test]
