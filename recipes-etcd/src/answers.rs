@@ -38,6 +38,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) parts: vec::IntoIter<TxnOpResponse>,
     /// The last node that this call has created in a directory.
     pub(crate) created: &'a mut BTreeMap<String, String>,
+    /// Whether the transaction has what the requests change, not one inside of it.
+    pub(crate) is_flat: bool,
     /// What is to be watched from now on, or no more, in the order of the requests.
     pub(crate) asks: &'a mut Vec<Ask>,
 }
@@ -133,6 +135,9 @@ impl Reading<'_> {
     }
 
     fn multi(&mut self, operations: &[NodeOp]) -> Result<Outcome, CallError> {
+        if self.is_flat {
+            return Ok(Ok(self.all_done(operations)?));
+        }
         let done = self.transaction()?;
         let is_done = done.succeeded();
         let mut inside = Reading {
@@ -143,14 +148,19 @@ impl Reading<'_> {
             read_at: self.read_at,
             parts: done.op_responses().into_iter(),
             created: &mut *self.created,
+            is_flat: true,
             asks: &mut *self.asks,
         };
-        if !is_done {
-            return inside.reason(operations).map(Err);
+        match is_done {
+            true => Ok(Ok(inside.all_done(operations)?)),
+            false => inside.reason(operations).map(Err),
         }
-        let done = operations.iter().map(|it| inside.done(it));
+    }
+
+    fn all_done(&mut self, operations: &[NodeOp]) -> Result<Said, CallError> {
+        let done = operations.iter().map(|it| self.done(it));
         let done: Result<Vec<_>, _> = done.collect();
-        Ok(Ok(Said::Multi(done?)))
+        Ok(Said::Multi(done?))
     }
 
     fn done(&mut self, operation: &NodeOp) -> Result<NodeOpDone, CallError> {

@@ -199,7 +199,7 @@ impl Calls {
         kept: &Kept,
         operations: Vec<TxnOp>,
     ) -> Result<Option<(Vec<TxnOpResponse>, i64)>, CallError> {
-        let txn = words::of_session(&kept.key, self.number, operations);
+        let txn = words::of_session(&kept.key, self.number, Vec::new(), operations);
         let done = kept.commit(&self.client, txn).await;
         let done = done.or_else(Failed::or_over)?;
         Ok(done.map(|(done, revision)| (done.op_responses(), revision)))
@@ -232,6 +232,7 @@ impl Calls {
             match self.carry_out(kept, now, by_keys, &mut created).await {
                 Ok(done) => outcomes.extend(done),
                 Err(Failed::NoLease) => return Ok(None),
+                Err(Failed::Unmet) => return Err(CallError::unexpected("a refusal of nothing")),
                 Err(Failed::Lost(error)) => return Err(error),
                 Err(Failed::Refused(error)) if count == 1 => outcomes.push(Err(refused(error))),
                 Err(Failed::Refused(_)) => {
@@ -249,7 +250,7 @@ impl Calls {
         Ok(self.proven(kept, sent).await?.then_some(answers))
     }
 
-    /// Carries out requests in one transaction.
+    /// Carries out requests in one transaction. If one is refused that was sent flat, in two.
     async fn carry_out(
         &self,
         kept: &Kept,
@@ -257,19 +258,37 @@ impl Calls {
         by_keys: &[ByKeys],
         created: &mut BTreeMap<String, String>,
     ) -> Result<Vec<Outcome>, Failed> {
-        let operations = asked.iter().zip(by_keys);
-        let operations = operations.flat_map(|(it, by_keys)| {
-            words::operations(&self.keys, kept.id, it, by_keys.as_deref())
-        });
-        let txn = words::of_session(&kept.key, self.number, operations.collect());
+        if words::may_be_flat(asked) {
+            let done = self.transact(kept, asked, by_keys, true, created).await;
+            if !matches!(done, Err(Failed::Unmet)) {
+                return done;
+            }
+        }
+        self.transact(kept, asked, by_keys, false, created).await
+    }
+
+    async fn transact(
+        &self,
+        kept: &Kept,
+        asked: &[Asked],
+        by_keys: &[ByKeys],
+        is_flat: bool,
+        created: &mut BTreeMap<String, String>,
+    ) -> Result<Vec<Outcome>, Failed> {
+        let (compared, sent) = words::requests(&self.keys, kept.id, asked, by_keys, is_flat);
+        let txn = words::of_session(&kept.key, self.number, compared, sent);
         let deleted = words::deleted(&self.keys, asked);
-        self.ask(Ask::Leaving(deleted.clone()))
-            .map_err(Failed::Lost)?;
+        if !deleted.is_empty() {
+            self.ask(Ask::Leaving(deleted.clone()))
+                .map_err(Failed::Lost)?;
+        }
         let done = kept.commit(&self.client, txn).await;
-        let revision = done.as_ref().ok().and_then(|done| Some(done.as_ref()?.1));
-        self.queues().left(&deleted);
-        self.ask(Ask::Left(deleted, revision))
-            .map_err(Failed::Lost)?;
+        if !deleted.is_empty() {
+            let revision = done.as_ref().ok().and_then(|done| Some(done.as_ref()?.1));
+            self.queues().left(&deleted);
+            self.ask(Ask::Left(deleted, revision))
+                .map_err(Failed::Lost)?;
+        }
         let (done, revision) = done?.ok_or(Failed::NoLease)?;
         let mut asks = Vec::new();
         let mut queues = self.queues();
@@ -281,6 +300,7 @@ impl Calls {
             read_at: revision,
             parts: done.op_responses().into_iter(),
             created,
+            is_flat,
             asks: &mut asks,
         };
         let outcomes = asked.iter().zip(by_keys).enumerate();

@@ -65,6 +65,7 @@ impl EtcdReads {
             read_at: revision,
             parts: done.op_responses().into_iter(),
             created: &mut BTreeMap::new(),
+            is_flat: false,
             asks: &mut Vec::new(),
         };
         Ok(reading.outcome(asked, None)?.ok())

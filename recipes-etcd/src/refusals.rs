@@ -31,6 +31,8 @@ pub(crate) fn refused(source: NodesError) -> MultiError {
 pub(crate) enum Failed {
     /// Nothing was done, of none of the requests.
     Refused(NodesError),
+    /// Nothing was done, as something did not hold that was compared, and the session goes on.
+    Unmet,
     /// The lease of the session is gone.
     NoLease,
     /// Nobody knows what was done.
@@ -42,6 +44,7 @@ impl Failed {
     pub(crate) fn or_over<T>(self) -> Result<Option<T>, CallError> {
         match self {
             Self::NoLease => Ok(None),
+            Self::Unmet => Err(CallError::unexpected("a refusal of nothing")),
             Self::Refused(error) => Err(CallError::Lost(Arc::new(error))),
             Self::Lost(error) => Err(error),
         }
@@ -83,6 +86,7 @@ pub(crate) fn failed(error: Error) -> Failed {
 pub(crate) fn call_error(error: Error) -> CallError {
     match failed(error) {
         Failed::Lost(error) => error,
+        Failed::Unmet => CallError::unexpected("a refusal of nothing"),
         Failed::NoLease => CallError::unexpected("the lease is gone"),
         Failed::Refused(NodesError::Refused(source) | NodesError::NotSent(source)) => {
             CallError::Refused(source)

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Error, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnOpResponse, TxnResponse,
+    Client, Error, KeyValue, LeaseKeepAliveStream, LeaseKeeper, Txn, TxnOpResponse, TxnResponse,
 };
 use recipes_keeper::{CallError, Caller, Moment};
 
@@ -63,9 +63,16 @@ impl Kept {
         }
         match done.op_responses().first() {
             Some(TxnOpResponse::Get(got)) if got.kvs().is_empty() => Ok(None),
+            Some(TxnOpResponse::Get(got)) if self.is_used_here(got.kvs()) => Err(Failed::Unmet),
             // It goes on over another connection.
             other => Err(Failed::Lost(CallError::unexpected(format!("{other:?}")))),
         }
+    }
+
+    fn is_used_here(&self, own: &[KeyValue]) -> bool {
+        let number = words::connection(self.number);
+        own.first()
+            .is_some_and(|it| it.value() == number.as_bytes())
     }
 
     /// Keeps the lease alive, and has that proven. False if the session is over.
@@ -74,7 +81,7 @@ impl Kept {
         let mut stream = self.stream.lock().await;
         loop {
             self.keep_alive(client, &mut stream).await?;
-            let check = words::of_session(&self.key, self.number, Vec::new());
+            let check = words::of_session(&self.key, self.number, Vec::new(), Vec::new());
             let checked = self.commit(client, check).await;
             if checked.or_else(Failed::or_over)?.is_none() {
                 return Ok(false);

@@ -168,6 +168,11 @@ impl Wire for EtcdWire {
         true
     }
 
+    fn leaves_anywhere(&self) -> bool {
+        // The client hands a call to a task of its own.
+        true
+    }
+
     fn open(&self, open: Open) -> Called<Opened> {
         self.call(async move |calls: Arc<Calls>| calls.open(&open).await)
     }

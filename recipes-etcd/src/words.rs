@@ -3,6 +3,9 @@
 //! A call is carried out in as few transactions as its requests allow, mostly one: each request that changes
 //! something is a transaction inside of it, so each is done or refused by itself. What they compare is looked at before any
 //! of them changes something. So a request that names what an earlier one changes goes into a later transaction.
+//!
+//! Most calls change one thing, as to enter a queue or to leave it. That goes *flat*, without a transaction inside, which takes the
+//! server less. If it is refused, it is sent again as the others are, which says why.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +19,9 @@ use crate::queues::Queues;
 
 /// What a transaction may have of each, `max-txn-ops`, is 128. A transaction inside has what is left.
 const OPERATIONS_MAX: usize = 60;
+
+/// A flat request has no more operations, each with two comparisons and two answers at most.
+const FLAT_MAX: usize = 16;
 
 /// The value of a session's key: the number of the connection over which it is used, in digits that are compared as
 /// numbers are.
@@ -82,13 +88,54 @@ pub(crate) fn deleted(keys: &Keys, asked: &[Asked]) -> Vec<String> {
     deleted
 }
 
-/// A transaction of the session with this key, as long as it is used over the connection with this number.
-pub(crate) fn of_session(session_key: &str, number: u64, operations: Vec<TxnOp>) -> Txn {
+/// Whether these requests may go flat. What only compares may not: without a transaction inside it would be a read, and
+/// no entry of the log.
+pub(crate) fn may_be_flat(asked: &[Asked]) -> bool {
+    let multis = asked.iter().filter_map(|it| match it {
+        Asked::Multi(operations) => Some(operations),
+        _ => None,
+    });
+    let multis: Vec<_> = multis.collect();
+    let changes = |it: &NodeOp| !matches!(it, NodeOp::Check { .. });
+    matches!(*multis, [only] if only.len() <= FLAT_MAX && only.iter().any(changes))
+}
+
+/// A transaction of the session with this key, as long as it is used over the connection with this number, and what
+/// is compared holds.
+pub(crate) fn of_session(
+    session_key: &str,
+    number: u64,
+    mut compared: Vec<Compare>,
+    operations: Vec<TxnOp>,
+) -> Txn {
     let is_ours = Compare::value(session_key, CompareOp::Equal, connection(number));
+    compared.push(is_ours);
     Txn::new()
-        .when([is_ours])
+        .when(compared)
         .and_then(operations)
         .or_else([TxnOp::get(session_key, None)])
+}
+
+/// What requests compare beside the session's key, and their operations, if they go together.
+pub(crate) fn requests(
+    keys: &Keys,
+    lease: i64,
+    asked: &[Asked],
+    by_keys: &[ByKeys],
+    is_flat: bool,
+) -> (Vec<Compare>, Vec<TxnOp>) {
+    let (mut compared, mut sent) = (Vec::new(), Vec::new());
+    for (asked, by_keys) in asked.iter().zip(by_keys) {
+        match asked {
+            Asked::Multi(operations) if is_flat => {
+                let multi = Multi::new(keys, lease, operations);
+                compared.extend(multi.when);
+                sent.extend(multi.then);
+            }
+            _ => sent.extend(operations(keys, lease, asked, by_keys.as_deref())),
+        }
+    }
+    (compared, sent)
 }
 
 /// The keys by which a listing for a contender is answered, if that is less than all of the directory.
@@ -116,7 +163,7 @@ pub(crate) fn operations(
         return by_keys.iter().map(|it| TxnOp::get(&**it, None)).collect();
     }
     match asked {
-        Asked::Multi(operations) => vec![TxnOp::txn(transaction(keys, lease, operations))],
+        Asked::Multi(operations) => vec![TxnOp::txn(Multi::new(keys, lease, operations).inside())],
         Asked::List(path) => {
             // With values: from 3.7 on an answer of keys alone has no leases, by which contenders are known.
             let options = GetOptions::new().with_prefix();
@@ -156,40 +203,54 @@ pub(crate) fn read(keys: &Keys, path: &str) -> Vec<TxnOp> {
     operations
 }
 
-/// All of these operations, or what the nodes are like that they name.
-fn transaction(keys: &Keys, lease: i64, operations: &[NodeOp]) -> Txn {
-    let (mut when, mut then, mut otherwise) = (Vec::new(), Vec::new(), Vec::new());
-    for operation in operations {
-        let key = key(keys, operation);
-        otherwise.push(TxnOp::get(key.key.as_str(), None));
-        when.push(is_there(operation, &key));
-        let version = match operation {
-            NodeOp::Create(_) => None,
-            NodeOp::Delete { version, .. }
-            | NodeOp::Set { version, .. }
-            | NodeOp::Check { version, .. } => *version,
-        };
-        if let Some(version) = version {
-            // Ours count from 0.
-            let version = i64::from(version) + 1;
-            when.push(Compare::version(
-                key.key.as_str(),
-                CompareOp::Equal,
-                version,
-            ));
-        }
-        match operation {
-            NodeOp::Create(node) => then.push(create(node, key.key, lease)),
-            NodeOp::Delete { .. } => then.push(TxnOp::delete(key.key, None)),
-            NodeOp::Set { data, .. } => {
-                let options = PutOptions::new().with_ignore_lease();
-                then.push(TxnOp::put(key.key.as_str(), data.clone(), Some(options)));
-                then.push(TxnOp::get(key.key, None));
+/// All of some operations, or what the nodes are like that they name.
+struct Multi {
+    when: Vec<Compare>,
+    then: Vec<TxnOp>,
+    otherwise: Vec<TxnOp>,
+}
+
+impl Multi {
+    fn new(keys: &Keys, lease: i64, operations: &[NodeOp]) -> Self {
+        let (mut when, mut then, mut otherwise) = (Vec::new(), Vec::new(), Vec::new());
+        for operation in operations {
+            let key = key(keys, operation);
+            otherwise.push(TxnOp::get(key.key.as_str(), None));
+            when.push(is_there(operation, &key));
+            let version = match operation {
+                NodeOp::Create(_) => None,
+                NodeOp::Delete { version, .. }
+                | NodeOp::Set { version, .. }
+                | NodeOp::Check { version, .. } => *version,
+            };
+            if let Some(version) = version {
+                // Ours count from 0.
+                let version = i64::from(version) + 1;
+                let key = key.key.as_str();
+                when.push(Compare::version(key, CompareOp::Equal, version));
             }
-            NodeOp::Check { .. } => {}
+            match operation {
+                NodeOp::Create(node) => then.push(create(node, key.key, lease)),
+                NodeOp::Delete { .. } => then.push(TxnOp::delete(key.key, None)),
+                NodeOp::Set { data, .. } => {
+                    let options = PutOptions::new().with_ignore_lease();
+                    then.push(TxnOp::put(key.key.as_str(), data.clone(), Some(options)));
+                    then.push(TxnOp::get(key.key, None));
+                }
+                NodeOp::Check { .. } => {}
+            }
+        }
+        Self {
+            when,
+            then,
+            otherwise,
         }
     }
-    Txn::new().when(when).and_then(then).or_else(otherwise)
+
+    fn inside(self) -> Txn {
+        let txn = Txn::new().when(self.when).and_then(self.then);
+        txn.or_else(self.otherwise)
+    }
 }
 
 /// The key that an operation is about.
@@ -272,6 +333,38 @@ mod tests {
         let early = multi(&[delete(&format!("/a/_c_2-lock-{number}"))]);
         assert_eq!(count(&[enter, early]), 1);
         assert_eq!(count(&[release.clone(), release]), 1);
+    }
+
+    #[test]
+    fn one_change_goes_flat_and_its_comparisons_with_it() {
+        let (keys, number) = (Keys::new(""), "0000000000000000057");
+        let enter = multi(&[create("/a/_c_2-lock-")]);
+        let leave = multi(&[delete(&format!("/a/_c_1-lock-{number}"))]);
+        let look = Asked::List("/a".to_owned());
+        let check = NodeOp::Check {
+            path: "/a".to_owned(),
+            version: None,
+        };
+        for (asked, is_flat) in [
+            (vec![enter.clone(), look.clone()], true),
+            (vec![leave.clone()], true),
+            (vec![leave.clone(), enter.clone()], false),
+            (vec![look], false),
+            (vec![multi(&vec![create("/a/x"); FLAT_MAX + 1])], false),
+            (vec![multi(&[check.clone()])], false),
+            (vec![multi(&[check, create("/a/x")])], true),
+        ] {
+            assert_eq!(may_be_flat(&asked), is_flat, "{asked:?}");
+        }
+        let (compared, sent) = requests(&keys, 7, &[leave.clone()], &[None], true);
+        assert_eq!((compared.len(), sent.len()), (1, 1));
+        assert!(
+            format!("{sent:?}").contains("RequestDeleteRange"),
+            "{sent:?}"
+        );
+        let (compared, sent) = requests(&keys, 7, &[leave], &[None], false);
+        assert_eq!((compared.len(), sent.len()), (0, 1));
+        assert!(format!("{sent:?}").contains("RequestTxn"), "{sent:?}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lock_recipes::{Etcd, InterProcessMutex, Session};
-use test_rig::EtcdServer;
-use tokio::time::Instant;
+use lock_recipes::{Etcd, InterProcessMutex, MutexGuard, Session};
+use test_rig::{Direction, EtcdServer, FaultProxy};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
 /// No heartbeat is due which would be counted.
 const SESSION: Duration = Duration::from_secs(1200);
@@ -12,9 +13,15 @@ const TIMES: u32 = 20;
 /// A session watches the node of a lock that it has held for longer.
 const OWN_WATCH_GRACE: Duration = Duration::from_millis(250);
 
+const PATIENCE: Duration = Duration::from_secs(300);
+
 async fn session(server: &EtcdServer) -> Session {
+    session_at(&server.url()).await
+}
+
+async fn session_at(url: &str) -> Session {
     let options = Etcd::builder().session_timeout(SESSION);
-    options.connect(&server.url()).await.unwrap()
+    options.connect(url).await.unwrap()
 }
 
 /// Requests so far, and messages of clients about watches.
@@ -51,4 +58,37 @@ async fn nobody_watches_a_node_that_has_nobody_ahead_on_etcd() {
             return;
         }
     }
+}
+
+/// For a listing the member goes through all keys of the directory.
+#[tokio::test]
+async fn crowd_of_a_session_is_drained_by_the_keys_that_are_left_on_etcd() {
+    const EACH: usize = 10;
+    let server = EtcdServer::start().await.unwrap();
+    let proxy = FaultProxy::start_for_etcd(&server.address()).await.unwrap();
+    let others = session(&server).await;
+    let crowd = session_at(&format!("etcd://{}", proxy.connect_string())).await;
+    let lock = |session| InterProcessMutex::new(session, "/locks/orders").unwrap();
+    let held = lock(&others).acquire().await.unwrap();
+    let (granted, mut grants) = mpsc::unbounded_channel::<MutexGuard>();
+    for waiting in 1..=2 * EACH {
+        let session = if waiting % 2 == 0 { &crowd } else { &others };
+        let (acquire, granted) = (lock(session).acquire(), granted.clone());
+        tokio::spawn(async move { granted.send(acquire.await.unwrap()) });
+        while lock(&others).participants().await.unwrap().len() <= waiting {
+            tokio::task::yield_now().await;
+        }
+    }
+    proxy.clear_log();
+    let mut last = held.fencing_token();
+    held.release().await.unwrap();
+    for _ in 0..2 * EACH {
+        let next = timeout(PATIENCE, grants.recv()).await.unwrap().unwrap();
+        assert!(grants.try_recv().is_err(), "two holders");
+        assert!(next.fencing_token() > last);
+        last = next.fencing_token();
+        next.release().await.unwrap();
+    }
+    let named = |name| proxy.on(Direction::ToServer).named(name).count();
+    assert_eq!((named("look"), named("multi delete")), (0, EACH));
 }

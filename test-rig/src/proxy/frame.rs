@@ -94,7 +94,7 @@ pub struct Frame {
     ///   `multi check`. News are what Redis calls them, as `message`.
     /// - etcd: a request and the messages that answer it have the method of gRPC, as `LeaseGrant`. A watch is
     ///   `watch` and `unwatch`, and what it tells is `news`. A transaction comes with all that is in it, each kind
-    ///   once: `look`, `list`, `read`, `count`, `local read`, `multi create`, `multi delete`, `multi set`,
+    ///   once: `look`, `read`, `count`, `local read`, `multi create`, `multi delete`, `multi set`,
     ///   `multi check`; `resume` if a session goes on, `prove` if there is nothing else in it; last `Txn`. The frames before
     ///   and after an answer are `.. HEADERS` and `.. TRAILERS`, as `look TRAILERS`, and the end of a request is `.. END`. What belongs to no call is what
     ///   HTTP/2 calls it, as `PING`, and the first bytes are `PRI`.

@@ -1,11 +1,12 @@
 //! What a message to etcd asks for, and what a watch tells.
 //!
-//! Transactions of the store are named after the requests in them, as Redis' calls are:
+//! Transactions of the store are named after the requests in them, as Redis' calls are, whether they are transactions
+//! inside or not:
 //!
 //! | in a transaction | name |
 //! |---|---|
-//! | a transaction that creates, deletes, writes, or only compares | `multi create`, `multi delete`, `multi set`, `multi check` |
-//! | the keys of a directory, with data or without | `look`, `list` |
+//! | creates, deletes, writes, or only compares | `multi create`, `multi delete`, `multi set`, `multi check` |
+//! | the keys of a directory | `look` |
 //! | how many keys are below one, a key | `count`, `read` |
 //! | a key, as the member has it | `local read` |
 //! | writes the key of a session, which goes on over this connection | `resume` |
@@ -70,17 +71,17 @@ fn read_transaction(body: &[u8], message: &mut Message) {
                 message.add_name(name_of_range(range));
                 add_key(range, message);
             }
-            (PUT, put) => {
-                let is_of_session = key(put).is_some_and(|it| it.contains(SESSIONS));
-                message.add_name(if is_of_session { "resume" } else { "put" });
+            (PUT, put) if key(put).is_some_and(|it| it.contains(SESSIONS)) => {
+                message.add_name("resume");
                 add_key(put, message);
             }
-            (DELETE, range) => {
-                message.add_name("delete");
-                add_key(range, message);
-            }
             (TXN, inner) => read_request(inner, message),
-            _ => {}
+            change => {
+                if let Some(name) = name_of_change(change) {
+                    message.add_name(name);
+                }
+                add_key(change.1, message);
+            }
         }
     }
     if is_empty {
@@ -88,17 +89,21 @@ fn read_transaction(body: &[u8], message: &mut Message) {
     }
 }
 
+fn name_of_change(operation: (u64, &[u8])) -> Option<&'static str> {
+    match operation {
+        // Without a new lease.
+        (PUT, put) if is_set(put, 6) => Some("multi set"),
+        (PUT, _) => Some("multi create"),
+        (DELETE, _) => Some("multi delete"),
+        _ => None,
+    }
+}
+
 /// A request of the store is a transaction in another.
 fn read_request(body: &[u8], message: &mut Message) {
     let mut only_checks = true;
-    for operation in all(body, 2).flat_map(fields_with_bytes) {
-        let name = match operation {
-            // Without a new lease.
-            (PUT, put) if is_set(put, 6) => "multi set",
-            (PUT, _) => "multi create",
-            (DELETE, _) => "multi delete",
-            _ => continue,
-        };
+    let changes = all(body, 2).flat_map(fields_with_bytes);
+    for name in changes.filter_map(name_of_change) {
         only_checks = false;
         message.add_name(name);
     }
@@ -113,10 +118,9 @@ fn read_request(body: &[u8], message: &mut Message) {
 
 fn name_of_range(range: &[u8]) -> &'static str {
     let is_prefix = bytes(range, 2).is_some();
-    let [is_local, has_no_data, is_count] = [7, 8, 9].map(|it| is_set(range, it));
+    let [is_local, is_count] = [7, 9].map(|it| is_set(range, it));
     match is_prefix {
         true if is_count => "count",
-        true if has_no_data => "list",
         true => "look",
         false if is_local => "local read",
         false => "read",
