@@ -351,18 +351,19 @@ mod tests {
             (vec![leave.clone(), enter.clone()], false),
             (vec![look], false),
             (vec![multi(&vec![create("/a/x"); FLAT_MAX + 1])], false),
-            (vec![multi(&[check.clone()])], false),
+            (vec![multi(std::slice::from_ref(&check))], false),
             (vec![multi(&[check, create("/a/x")])], true),
         ] {
             assert_eq!(may_be_flat(&asked), is_flat, "{asked:?}");
         }
-        let (compared, sent) = requests(&keys, 7, &[leave.clone()], &[None], true);
+        let leaves = std::slice::from_ref(&leave);
+        let (compared, sent) = requests(&keys, 7, leaves, &[None], true);
         assert_eq!((compared.len(), sent.len()), (1, 1));
         assert!(
             format!("{sent:?}").contains("RequestDeleteRange"),
             "{sent:?}"
         );
-        let (compared, sent) = requests(&keys, 7, &[leave], &[None], false);
+        let (compared, sent) = requests(&keys, 7, leaves, &[None], false);
         assert_eq!((compared.len(), sent.len()), (0, 1));
         assert!(format!("{sent:?}").contains("RequestTxn"), "{sent:?}");
     }
