@@ -52,7 +52,7 @@ async fn batches_are_whole_and_take_no_seat_twice(ensemble: TestEnsemble, connec
     let processes = [1, 2, 3].map(|number| {
         let words = format!(
             "load --client process-{number} --clients 4 --batches 40 --seed {number} --seats {} \
-             --session-timeout-ms 20000 --patience-ms 10000",
+             --session-timeout-ms 20000 --patience-ms 120000",
             SEATS.join(",")
         );
         Process::on(connect, &db, &words).answer()
@@ -108,7 +108,7 @@ impl Scene {
         alice.signal(Signal::STOP);
         // Bob waits long enough for her session to end.
         let mut bob = reserve(
-            "--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000",
+            "--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 120000",
         );
         bob.is_holding().await;
         Self {
@@ -241,7 +241,7 @@ async fn sleeper_is_refused_by_the_database_that_has_the_locks_on_postgres() {
     alice.is_holding().await;
     alice.signal(Signal::STOP);
     let mut bob =
-        reserve("--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 20000");
+        reserve("--client bob --seats 7-13,7-12 --session-timeout-ms 20000 --patience-ms 120000");
     bob.is_holding().await;
     let alice = wake_up(alice).await;
     assert_eq!(alice.code, STALE, "{alice:?}");
