@@ -12,15 +12,20 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../support/guide.rs"]
+mod guide;
 mod members;
 mod rights;
 mod room;
 
-use std::error::Error as StdError;
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, Error, Etcd, EtcdBuilder, InterProcessMutex, Session};
+use lock_recipes::{
+    ConnectError, Error, Etcd, EtcdBuilder, InterProcessMutex, MutexGuard, Session,
+};
+use recipes_core::internal::log::Causes;
 use test_rig::EtcdServer;
+use tokio::task::JoinHandle;
 
 const PATH: &str = "/orders/4711";
 /// What must happen, happens in this time.
@@ -38,22 +43,20 @@ fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// An error with its causes.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+/// One that waits for the lock, behind its holder.
+async fn waiter(session: &Session) -> JoinHandle<Result<MutexGuard, Error>> {
+    let waiter = tokio::spawn(mutex(session).acquire());
+    while mutex(session).participants().await.unwrap().len() < 2 {
+        tokio::task::yield_now().await;
     }
-    text
+    waiter
 }
 
 /// The error of a server that will never do.
 async fn refused(url: &str) -> String {
     match options().connect(url).await.unwrap_err() {
-        error @ Error::Connect(ConnectError::Refused { .. }) => chain(&error),
-        error => panic!("{}", chain(&error)),
+        error @ Error::Connect(ConnectError::Refused { .. }) => Causes(&error).to_string(),
+        error => panic!("{}", Causes(&error)),
     }
 }
 

@@ -1,14 +1,16 @@
 //! Users and their rights.
 
 use lock_recipes::SessionOptions;
+use recipes_core::internal::log::Causes;
 use test_rig::EtcdServer;
 
-use super::{PATH, chain, mutex, options, refused, shell};
+use super::guide::block;
+use super::{PATH, mutex, options, refused, shell};
 
 /// A server with the user of the guide, and one who may only read.
 async fn with_users() -> EtcdServer {
     let server = EtcdServer::start().await.unwrap();
-    for line in guide().lines() {
+    for line in block("../etcd.md", "service").lines() {
         let (command, _) = line.split_once(" #").unwrap_or((line, ""));
         shell(&server, command.strip_prefix("etcdctl ").unwrap()).await;
     }
@@ -30,14 +32,6 @@ async fn with_users() -> EtcdServer {
     server
 }
 
-fn guide() -> String {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/etcd.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, rest) = page.split_once("<!-- test: service -->").unwrap();
-    let block = rest.split("```").nth(1).unwrap();
-    block.strip_prefix("sh\n").unwrap().trim().to_owned()
-}
-
 fn url(server: &EtcdServer, user: &str) -> String {
     format!("etcd://{user}{}/app", server.address())
 }
@@ -55,7 +49,8 @@ async fn user_of_the_guide_locks_and_a_watcher_reads_on_etcd() {
     let queue = mutex(&reader).participants().await.unwrap();
     assert_eq!(queue.len(), 1, "{queue:?}");
     let refusal = mutex(&reader).acquire().await.unwrap_err();
-    assert!(chain(&refusal).contains(PATH), "{}", chain(&refusal));
+    let told = Causes(&refusal).to_string();
+    assert!(told.contains(PATH), "{told}");
     reader.close().await;
 
     guard.verify().await.unwrap();

@@ -1,10 +1,11 @@
 //! Room for data, and what is made of the old.
 
 use lock_recipes::{Error, ReleaseOutcome};
+use recipes_core::internal::log::Causes;
 use test_rig::EtcdServer;
 use tokio::time::timeout;
 
-use super::{PATIENCE, chain, mutex, refused, session, shell};
+use super::{PATIENCE, mutex, refused, session, shell, waiter};
 
 const QUOTA: usize = 2 * 1024 * 1024;
 
@@ -45,10 +46,7 @@ async fn full_database_keeps_holders_and_takes_nobody_on_etcd() {
     let server = server.start().await.unwrap();
     let (holding, waiting) = (session(&server).await, session(&server).await);
     let held = mutex(&holding).acquire().await.unwrap();
-    let waiter = tokio::spawn(mutex(&waiting).acquire());
-    while mutex(&holding).participants().await.unwrap().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let waiter = waiter(&waiting).await;
     fill(&server).await;
 
     held.verify().await.unwrap();
@@ -56,7 +54,8 @@ async fn full_database_keeps_holders_and_takes_nobody_on_etcd() {
     let refused_too = timeout(PATIENCE, mutex(&holding).acquire()).await;
     let error = refused_too.unwrap().unwrap_err();
     assert!(matches!(error, Error::Acquire(_)), "{error}");
-    assert!(chain(&error).contains(says), "{}", chain(&error));
+    let told = Causes(&error).to_string();
+    assert!(told.contains(says), "{told}");
     let told = refused(&server.url()).await;
     assert!(told.contains(says), "{told}");
     // Who waits is there already.
@@ -76,10 +75,7 @@ async fn waiter_is_granted_after_a_compaction_under_its_watch_on_etcd() {
     let server = EtcdServer::start().await.unwrap();
     let (holding, waiting) = (session(&server).await, session(&server).await);
     let held = mutex(&holding).acquire().await.unwrap();
-    let waiter = tokio::spawn(mutex(&waiting).acquire());
-    while mutex(&holding).participants().await.unwrap().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let waiter = waiter(&waiting).await;
     for number in 0..100 {
         shell(&server, &format!("put /other {number}")).await;
     }

@@ -18,9 +18,10 @@ use crate::store::Servers;
 
 /// How often every recipe is cut off in each way.
 const ROUNDS: usize = 3;
-/// All of them at the same time are as much as two cores do for sessions as short as these on a database.
+/// A round has every recipe and way, at the same time. Three rounds at a time are all that two cores do for sessions as
+/// short as these on a database.
 const ABREAST: usize = 20;
-/// Of those, so many were cut off while they held.
+/// So many must have held when they were cut off.
 const ENOUGH: usize = ROUNDS * ABREAST * 3 / 5;
 /// A busy machine may halt a process for a quarter of this session timeout and more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
