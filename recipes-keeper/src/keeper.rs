@@ -19,6 +19,7 @@ use crate::asked::Asked;
 use crate::flight::{Flight, Over, settle};
 use crate::kept::{Kept, NAMES_FIRST, Promise, Terms, doubted, quarantined};
 use crate::owned::Owned;
+use crate::patience::Patience;
 use crate::queue::{Queue, Waiting};
 use crate::resume::connected;
 use crate::shared::Shared;
@@ -41,11 +42,12 @@ impl Keeper {
         terms: Terms,
         is_first: bool,
         secret: &str,
+        patience: &Patience,
     ) -> Result<(Arc<Kept>, oneshot::Sender<()>), NodesError> {
         let shared = Arc::new(Shared::default());
         let connections = 1;
         shared.watches.count_on(connections);
-        let wire = terms.open(&shared, connections).await?;
+        let wire = terms.open(&shared, connections, patience).await?;
         let open = Open {
             secret: secret.to_owned(),
             timeout: terms.session_timeout,
@@ -54,13 +56,19 @@ impl Keeper {
             // was dropped, or it was promoted.
             is_known: is_first && terms.is_new,
         };
-        let opened = wire.open(open).await?;
+        let opened = async {
+            let opened = wire.open(open).await?;
+            wire.subscribe(opened.id).await?;
+            Ok(opened)
+        };
+        // A connection whose other end is gone may be open for long.
+        let opened = patience.within(opened, |within| terms.unanswered(within));
+        let opened = opened.await?;
         let promise = Promise {
             guarantee: wire.facts().guarantee,
             grants_from: quarantined(opened.quarantine),
         };
         let in_doubt_until = doubted(opened.doubt, terms.session_timeout);
-        wire.subscribe(opened.id).await?;
         let (link, _) = watch::channel(Connection::Connected);
         let kept = Arc::new(Kept {
             id: opened.id,

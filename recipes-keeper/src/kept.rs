@@ -14,6 +14,7 @@ use crate::STORE;
 use crate::asked::Asked;
 use crate::guarded::Guarded;
 use crate::owned::Owned;
+use crate::patience::Patience;
 use crate::queue::{Answer, Queue};
 use crate::reading::Reading;
 use crate::shared::Shared;
@@ -40,7 +41,8 @@ const CONNECT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 pub struct Terms {
     /// Where its connections come from.
     pub server: Arc<dyn Server>,
-    /// How long it may take to connect, and to go on over the new connection.
+    /// How long the first try to connect may take, and to go on over the new connection. One after another that had
+    /// no answer may take longer.
     pub connect_timeout: Duration,
     /// How long the server keeps it without a beat.
     pub session_timeout: Duration,
@@ -74,6 +76,7 @@ impl Terms {
         &self,
         shared: &Arc<Shared>,
         number: u64,
+        patience: &Patience,
     ) -> Result<Box<dyn Wire>, NodesError> {
         let opened = caught(async {
             if self.only_reads {
@@ -84,11 +87,15 @@ impl Terms {
             }
             self.server.open(shared, number).await
         });
-        match tokio::time::timeout(self.connect_timeout, opened).await {
-            Ok(Ok(opened)) => Ok(Box::new(Guarded(opened?))),
-            Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
-            Err(_) => Err(self.unanswered()),
-        }
+        let opened = async {
+            opened
+                .await
+                .unwrap_or_else(|why| Err(NodesError::Unknown(why)))
+        };
+        let opened = patience
+            .within(opened, |within| self.unanswered(within))
+            .await;
+        Ok(Box::new(Guarded(opened?)))
     }
 
     /// Asks which of these sessions have been silent for long. A session that does more than read asks over a
@@ -108,14 +115,14 @@ impl Terms {
         match tokio::time::timeout(self.connect_timeout, asked).await {
             Ok(Ok(told)) => told,
             Ok(Err(panicked)) => Err(NodesError::Unknown(panicked)),
-            Err(_) => Err(self.unanswered()),
+            Err(_) => Err(self.unanswered(self.connect_timeout)),
         }
     }
 
-    /// The server did not answer for as long as it may take to connect.
-    pub(crate) fn unanswered(&self) -> NodesError {
+    /// The server did not answer within this time.
+    pub(crate) fn unanswered(&self, within: Duration) -> NodesError {
         NodesError::Unknown(Arc::new(Unanswered {
-            within: self.connect_timeout,
+            within,
             hint: self.server.silence(),
         }))
     }

@@ -14,6 +14,7 @@
 //! | `shared` | what the wires of a session share |
 //! | `kept` | a session, as its requests and its keeper see it |
 //! | `keeper` | keeps a session alive, over as many connections as it takes |
+//! | `patience` | how long a try to connect may take |
 //! | `resume` | takes a session up again over a new connection |
 //! | `flight` | requests that are on their way, in one call |
 //! | `traffic` | the calls that are on their way over one connection |
@@ -36,6 +37,7 @@ mod kept;
 mod moment;
 mod owned;
 mod parts;
+mod patience;
 mod queue;
 mod reading;
 mod resume;

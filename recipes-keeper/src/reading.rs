@@ -138,6 +138,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::kept::Terms;
+    use crate::patience::Patience;
     use crate::shared::Shared;
     use crate::wire::{Server, Source};
 
@@ -222,13 +223,16 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn who_only_reads_and_may_not_is_told_when_it_connects() {
-        let opened = terms(false).open(&Arc::default(), 1).await;
+        let patience = Patience::new(Duration::from_secs(3));
+        let opened = terms(false).open(&Arc::default(), 1, &patience).await;
         assert!(matches!(opened, Err(NodesError::Refused(_))));
     }
 
     #[tokio::test]
     async fn who_only_reads_has_no_session_and_asks_for_nothing_else() {
-        let wire = terms(true).open(&Arc::default(), 7).await.unwrap();
+        let patience = Patience::new(Duration::from_secs(3));
+        let opened = terms(true).open(&Arc::default(), 7, &patience).await;
+        let wire = opened.unwrap();
         assert_eq!(wire.number(), 7);
         let open = Open {
             secret: String::new(),

@@ -12,6 +12,7 @@ use crate::answers::Trouble;
 use crate::asked::Asked;
 use crate::kept::{Kept, Promise, quarantined};
 use crate::moment::Moment;
+use crate::patience::Patience;
 use crate::watches::Rewatch;
 use crate::wire::{Caller, Resume, Wire};
 
@@ -26,10 +27,11 @@ pub(crate) async fn connected(
     connections: &mut u64,
 ) -> Result<Box<dyn Wire>, EndReason> {
     let mut backoff = Backoff::default();
+    let patience = Patience::new(kept.terms.connect_timeout);
     let mut said = String::new();
     loop {
         *connections += 1;
-        match resumed(kept, *connections).await {
+        match resumed(kept, *connections, &patience).await {
             Ok(Some(wire)) => return Ok(wire),
             Ok(None) => return Err(EndReason::Expired),
             Err(error) => {
@@ -46,20 +48,21 @@ pub(crate) async fn connected(
 }
 
 /// Connects, and goes on with the session. `None` if it is over.
-async fn resumed(kept: &Kept, number: u64) -> Result<Option<Box<dyn Wire>>, NodesError> {
+async fn resumed(
+    kept: &Kept,
+    number: u64,
+    patience: &Patience,
+) -> Result<Option<Box<dyn Wire>>, NodesError> {
+    let terms = &kept.terms;
     kept.shared.watches.count_on(number);
-    let wire = kept.terms.open(&kept.shared, number).await?;
+    let wire = terms.open(&kept.shared, number, patience).await?;
     let went_on = go_on(kept, &*wire, number);
-    match tokio::time::timeout(kept.terms.connect_timeout, went_on).await {
-        Ok(went_on) => {
-            let goes_on = went_on?;
-            if goes_on {
-                wire.started(&kept.caller(number));
-            }
-            Ok(goes_on.then_some(wire))
-        }
-        Err(_) => Err(kept.terms.unanswered()),
+    let went_on = patience.within(went_on, |within| terms.unanswered(within));
+    let goes_on = went_on.await?;
+    if goes_on {
+        wire.started(&kept.caller(number));
     }
+    Ok(goes_on.then_some(wire))
 }
 
 /// Takes up the session over a new connection, and sets its watches again. False if it is over.

@@ -11,6 +11,7 @@ use recipes_core::{Nodes, NodesError, Store, Traits};
 use crate::client::KeptNodes;
 use crate::keeper::Keeper;
 use crate::kept::Terms;
+use crate::patience::Patience;
 
 /// What the session has to know about such a store.
 pub const TRAITS: Traits = Traits {
@@ -30,6 +31,8 @@ pub const TRAITS: Traits = Traits {
 #[derive(Debug)]
 pub struct Sessions {
     terms: Terms,
+    /// How long the next try may take.
+    patience: Patience,
     /// Why no session was opened.
     failed: Mutex<Option<NodesError>>,
     /// There was a session, so the server is not new.
@@ -40,6 +43,7 @@ impl Sessions {
     /// Opens none yet.
     pub fn new(terms: Terms) -> Self {
         Self {
+            patience: Patience::new(terms.connect_timeout),
             terms,
             failed: Mutex::default(),
             was_opened: AtomicBool::default(),
@@ -52,9 +56,10 @@ impl Sessions {
     /// What the server, or its client, has said.
     pub async fn open(&self, secret: &str) -> Result<Arc<dyn Nodes>, NodesError> {
         let was_opened = self.was_opened.load(Ordering::Relaxed);
-        match Keeper::open(self.terms.clone(), !was_opened, secret).await {
+        match Keeper::open(self.terms.clone(), !was_opened, secret, &self.patience).await {
             Ok((kept, used)) => {
                 self.was_opened.store(true, Ordering::Relaxed);
+                self.patience.was_answered();
                 Ok(Arc::new(KeptNodes::new(kept, used)))
             }
             Err(error) => {
@@ -100,7 +105,7 @@ impl Store for Sessions {
     fn diagnose(&self) -> BoxFuture<'_, Option<Arc<dyn StdError + Send + Sync>>> {
         let failed = self.failed().take();
         // The first attempt is still under way.
-        let error = failed.unwrap_or_else(|| self.terms.unanswered());
+        let error = failed.unwrap_or_else(|| self.terms.unanswered(self.patience.now()));
         let why = match error {
             NodesError::Unknown(source) => source,
             error => Arc::new(error),

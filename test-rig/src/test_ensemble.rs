@@ -124,7 +124,7 @@ impl TestEnsemble {
             other if !chroot.is_empty() => panic!("no chroot on {other:?}"),
             other => {
                 let (options, _, _) = options.into_parts();
-                must("connect", other.served().connect(options).await)
+                must("connect", served::session(other.served(), options).await)
             }
         }
     }

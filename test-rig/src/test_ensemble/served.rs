@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 use recipes_core::{
-    Error, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session, SessionOptions, Store,
+    ConnectError, Error, NewNode, NodeMode, NodeOp, NodeStat, Nodes, NodesError, Session,
+    SessionOptions, Store,
 };
 
 use tokio::time::{Instant, sleep};
@@ -75,6 +76,39 @@ pub(super) async fn new_operator(server: &dyn Served) -> Result<Arc<dyn Nodes>, 
     }
 }
 
+/// Opens a session under test, with the same patience.
+pub(super) async fn session(
+    server: &dyn Served,
+    options: SessionOptions,
+) -> Result<Session, Error> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match server.connect(options.clone()).await {
+            Err(Error::Connect(ConnectError::TimedOut { .. })) if Instant::now() < until => {}
+            connected => return connected,
+        }
+    }
+}
+
+/// Asks as the operator until the server answers, which may also have lost sight of the operator's session. Tells
+/// whether it was asked more than once.
+async fn asked<T>(
+    server: &dyn Served,
+    ask: impl AsyncFn(Arc<dyn Nodes>) -> Result<T, NodesError>,
+) -> (Result<T, NodesError>, bool) {
+    let until = Instant::now() + PATIENCE;
+    let mut is_again = false;
+    loop {
+        match ask(server.operator().await).await {
+            Err(NodesError::Unknown(_) | NodesError::SessionEnded) if Instant::now() < until => {
+                is_again = true;
+                sleep(POLL).await;
+            }
+            answer => return (answer, is_again),
+        }
+    }
+}
+
 /// Ends a session. False if it has ended already.
 pub(super) async fn expire(server: &dyn Served, session: i64) -> bool {
     let mut was_alive = false;
@@ -88,7 +122,7 @@ pub(super) async fn expire(server: &dyn Served, session: i64) -> bool {
 }
 
 pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {
-    let mut children = match server.operator().await.list(path).await {
+    let mut children = match asked(server, async |it| it.list(path).await).await.0 {
         Err(NodesError::NoNode) => Vec::new(),
         children => must("list", children),
     };
@@ -97,11 +131,11 @@ pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {
 }
 
 pub(super) async fn read(server: &dyn Served, path: &str) -> Option<(Vec<u8>, NodeStat)> {
-    must("read", server.operator().await.read(path).await)
+    let (read, _) = asked(server, async |it| it.read(path).await).await;
+    must("read", read)
 }
 
 pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
-    let operator = server.operator().await;
     let node = |path: &str, data: &[u8]| NewNode {
         path: path.to_owned(),
         data: data.into(),
@@ -114,12 +148,17 @@ pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
     };
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
     for parent in ends.filter_map(|end| path.get(..end)).take(parents) {
-        match operator.create(&node(parent, b"")).await {
-            Err(NodesError::NodeExists) => {}
-            created => drop(must("create parents", created)),
+        let parent = node(parent, b"");
+        match asked(server, async |it| it.create(&parent).await).await {
+            (Err(NodesError::NodeExists), _) => {}
+            (created, _) => drop(must("create parents", created)),
         }
     }
-    must("create", operator.create(&node(path, data)).await);
+    let node = node(path, data);
+    match asked(server, async |it| it.create(&node).await).await {
+        (Err(NodesError::NodeExists), true) => {}
+        (created, _) => drop(must("create", created)),
+    }
 }
 
 pub(super) async fn set(server: &dyn Served, path: &str, data: &[u8]) {
@@ -128,14 +167,20 @@ pub(super) async fn set(server: &dyn Served, path: &str, data: &[u8]) {
         data: data.to_vec(),
         version: None,
     };
-    must("set", server.operator().await.multi(vec![set]).await);
+    let set = async |it: Arc<dyn Nodes>| it.multi(vec![set.clone()]).await.map_err(|it| it.source);
+    let (set, _) = asked(server, set).await;
+    must("set", set);
 }
 
 pub(super) async fn delete(server: &dyn Served, path: &str) {
-    must("delete", server.operator().await.delete(path).await);
+    match asked(server, async |it| it.delete(path).await).await {
+        (Err(NodesError::NoNode), true) => {}
+        (deleted, _) => must("delete", deleted),
+    }
 }
 
 /// Has the server look for sessions to end and containers to remove.
 pub(super) async fn reap(server: &dyn Served) {
-    must("reap", server.operator().await.sync("/").await);
+    let (reaped, _) = asked(server, async |it| it.sync("/").await).await;
+    must("reap", reaped);
 }

@@ -359,9 +359,9 @@ impl Scene {
         }
     }
 
-    /// What the connection hears next, within a timeout of the session.
+    /// What a connection hears next, before a try to connect gives up at the latest.
     pub(super) async fn heard(&mut self) -> Option<Heard> {
-        let heard = tokio::time::timeout(TIMEOUT, self.heard.recv()).await;
+        let heard = tokio::time::timeout(CONNECT * 5, self.heard.recv()).await;
         heard.ok().flatten()
     }
 
