@@ -39,23 +39,20 @@ async fn counted(server: &EtcdServer) -> [u32; 2] {
 #[tokio::test]
 async fn nobody_watches_a_node_that_has_nobody_ahead_on_etcd() {
     let server = EtcdServer::start().await.unwrap();
-    // Again if the machine had no time for it.
-    loop {
-        let session = session(&server).await;
-        let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    let session = session(&server).await;
+    let lock = InterProcessMutex::new(&session, "/locks/orders").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let mut judged = 0;
+    while judged < TIMES {
+        let before = counted(&server).await;
+        let begun = Instant::now();
         lock.acquire().await.unwrap().release().await.unwrap();
-        let (before, mut longest) = (counted(&server).await, Duration::ZERO);
-        for _ in 0..TIMES {
-            let begun = Instant::now();
-            lock.acquire().await.unwrap().release().await.unwrap();
-            longest = longest.max(begun.elapsed());
-        }
+        let took = begun.elapsed();
         let [requests, messages] = counted(&server).await;
-        session.close().await;
-        if longest < OWN_WATCH_GRACE {
-            assert_eq!(requests - before[0], 2 * TIMES);
-            assert_eq!(messages, before[1]);
-            return;
+        // Otherwise the machine has halted the holder for as long.
+        if took < OWN_WATCH_GRACE {
+            assert_eq!([requests - before[0], messages - before[1]], [2, 0]);
+            judged += 1;
         }
     }
 }
