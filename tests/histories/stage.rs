@@ -17,10 +17,11 @@ use crate::worker::SESSION_TIMEOUT;
 /// Processes that contend at one time.
 pub(crate) const WORKERS: usize = 4;
 /// Contenders that have not finished this long after the last fault never will.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a contender may wait with no node ahead: until the session of a dead contender has
-/// expired and all others have reconnected, on a busy machine.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+/// expired and all others have reconnected. On a busy machine a database leaves several tries of a session of two seconds
+/// without an answer: 15 s were seen.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Stage<S> {
     pub(crate) servers: S,

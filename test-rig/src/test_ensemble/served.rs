@@ -92,9 +92,9 @@ pub(super) async fn session(
 
 /// Asks as the operator until the server answers, which may also have lost sight of the operator's session. Tells
 /// whether it was asked more than once.
-async fn asked<T>(
+async fn asked<'a, T>(
     server: &dyn Served,
-    ask: impl AsyncFn(Arc<dyn Nodes>) -> Result<T, NodesError>,
+    ask: impl Fn(Arc<dyn Nodes>) -> BoxFuture<'a, Result<T, NodesError>>,
 ) -> (Result<T, NodesError>, bool) {
     let until = Instant::now() + PATIENCE;
     let mut is_again = false;
@@ -122,7 +122,10 @@ pub(super) async fn expire(server: &dyn Served, session: i64) -> bool {
 }
 
 pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {
-    let mut children = match asked(server, async |it| it.list(path).await).await.0 {
+    let mut children = match asked(server, |it| async move { it.list(path).await }.boxed())
+        .await
+        .0
+    {
         Err(NodesError::NoNode) => Vec::new(),
         children => must("list", children),
     };
@@ -131,7 +134,7 @@ pub(super) async fn children(server: &dyn Served, path: &str) -> Vec<String> {
 }
 
 pub(super) async fn read(server: &dyn Served, path: &str) -> Option<(Vec<u8>, NodeStat)> {
-    let (read, _) = asked(server, async |it| it.read(path).await).await;
+    let (read, _) = asked(server, |it| async move { it.read(path).await }.boxed()).await;
     must("read", read)
 }
 
@@ -148,14 +151,14 @@ pub(super) async fn create(server: &dyn Served, path: &str, data: &[u8]) {
     };
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
     for parent in ends.filter_map(|end| path.get(..end)).take(parents) {
-        let parent = node(parent, b"");
-        match asked(server, async |it| it.create(&parent).await).await {
+        let parent = &node(parent, b"");
+        match asked(server, |it| async move { it.create(parent).await }.boxed()).await {
             (Err(NodesError::NodeExists), _) => {}
             (created, _) => drop(must("create parents", created)),
         }
     }
-    let node = node(path, data);
-    match asked(server, async |it| it.create(&node).await).await {
+    let node = &node(path, data);
+    match asked(server, |it| async move { it.create(node).await }.boxed()).await {
         (Err(NodesError::NodeExists), true) => {}
         (created, _) => drop(must("create", created)),
     }
@@ -167,13 +170,16 @@ pub(super) async fn set(server: &dyn Served, path: &str, data: &[u8]) {
         data: data.to_vec(),
         version: None,
     };
-    let set = async |it: Arc<dyn Nodes>| it.multi(vec![set.clone()]).await.map_err(|it| it.source);
+    let set = |it: Arc<dyn Nodes>| {
+        let set = vec![set.clone()];
+        async move { it.multi(set).await.map_err(|it| it.source) }.boxed()
+    };
     let (set, _) = asked(server, set).await;
     must("set", set);
 }
 
 pub(super) async fn delete(server: &dyn Served, path: &str) {
-    match asked(server, async |it| it.delete(path).await).await {
+    match asked(server, |it| async move { it.delete(path).await }.boxed()).await {
         (Err(NodesError::NoNode), true) => {}
         (deleted, _) => must("delete", deleted),
     }
@@ -181,6 +187,6 @@ pub(super) async fn delete(server: &dyn Served, path: &str) {
 
 /// Has the server look for sessions to end and containers to remove.
 pub(super) async fn reap(server: &dyn Served) {
-    let (reaped, _) = asked(server, async |it| it.sync("/").await).await;
+    let (reaped, _) = asked(server, |it| async move { it.sync("/").await }.boxed()).await;
     must("reap", reaped);
 }
