@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, FutureExt};
 use recipes_core::{Guarantee, NodesError, caught};
 use recipes_keeper::{
     Answers, Asked, CallError, Called, Caller, Facts, Loss, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Source, Wire, until_lost,
+    Server, Shared, Source, Wire, first_of, until_lost,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,7 +19,7 @@ use crate::keys::Keys;
 use crate::news::News;
 use crate::reads::EtcdReads;
 use crate::refusals::{call_error, refusal_of_session, without_right};
-use crate::servers::{Servers, first_of};
+use crate::servers::Servers;
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -33,7 +33,10 @@ impl Route {
     pub(crate) async fn connect(&self) -> Result<(Client, Facts), NodesError> {
         let first = self.servers.first();
         let members = (first..).take(self.servers.count());
-        let (member, connected) = first_of(members, |member| self.try_member(member)).await?;
+        let tried = |member| async move { Ok((member, self.try_member(member).await?)) };
+        // One without a quorum is silent. What one refuses, all do.
+        let refuses = |error: &NodesError| matches!(error, NodesError::Refused(_));
+        let (member, connected) = first_of(members, tried, refuses).await?;
         self.servers.is_good(member);
         Ok(connected)
     }

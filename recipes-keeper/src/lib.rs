@@ -10,6 +10,7 @@
 //! | `reading` | who only reads, without a session |
 //! | `silence` | how long sessions have been silent |
 //! | `guarded` | wires below which a client may panic |
+//! | `first` | which of several servers is connected to |
 //! | `sessions` | a store whose sessions are kept here |
 //! | `shared` | what the wires of a session share |
 //! | `kept` | a session, as its requests and its keeper see it |
@@ -30,6 +31,7 @@
 mod answers;
 mod asked;
 mod client;
+mod first;
 mod flight;
 mod guarded;
 mod keeper;
@@ -50,6 +52,7 @@ mod wire;
 
 pub use answers::{news, reason, told};
 pub use asked::{Asked, letter, version_word};
+pub use first::first_of;
 pub use kept::{CONTAINER_REST, Terms};
 pub use moment::Moment;
 pub use parts::{Parts, counted, signed, stat};

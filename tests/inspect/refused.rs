@@ -108,7 +108,7 @@ fn is_invalid(refused: &Error, bad: &str) -> bool {
 }
 
 async fn ensemble_that_is_down_is_no_connection(ensemble: TestEnsemble) {
-    let options = ZooKeeper::builder().connect_timeout(Duration::from_secs(2));
+    let options = ZooKeeper::builder().connect_timeout(Duration::from_secs(10));
     let session = ensemble.session_with(options).await;
     assert!(scan(&session, "/").await.is_ok());
     ensemble.stop().await;

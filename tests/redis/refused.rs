@@ -42,7 +42,7 @@ async fn no_server() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://127.0.0.1:{}", free.local_addr().unwrap().port());
     drop(free);
-    let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(2));
     let error = builder.connect(&url).await.unwrap_err();
     assert!(
         matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
@@ -87,7 +87,7 @@ async fn server_that_takes_no_more_connections_is_waited_for_and_says_so() {
     let first = options(Duration::from_secs(20)).connect(&url);
     let first = first.await.unwrap();
     let other = TcpStream::connect(("127.0.0.1", server.port())).await;
-    let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(10));
     let error = builder.connect(&url).await.unwrap_err();
     assert!(
         matches!(error, Error::Connect(ConnectError::TimedOut { .. })),
@@ -102,7 +102,7 @@ async fn server_that_takes_no_more_connections_is_waited_for_and_says_so() {
 #[tokio::test]
 async fn server_that_speaks_no_tls_or_nothing_else() {
     let server = RedisServer::start().await.unwrap();
-    let builder = Redis::builder().connect_timeout(Duration::from_secs(1));
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(5));
     let encrypted = server.url().replace("redis://", "rediss://");
     let error = builder.clone().connect(&encrypted).await.unwrap_err();
     assert!(
@@ -184,7 +184,7 @@ async fn cluster_whose_keys_are_elsewhere() {
     take_and_give_back(&session).await;
     session.close().await;
     let error = options(Duration::from_secs(20))
-        .connect_timeout(Duration::from_secs(2))
+        .connect_timeout(Duration::from_secs(10))
         .prefix(elsewhere)
         .connect(&server.url())
         .await
@@ -393,7 +393,7 @@ async fn full_server_on_which_nobody_had_locks_is_told() {
     let server = RedisServer::start().await.unwrap();
     let full = ["CONFIG", "SET", "maxmemory", "1"];
     let _ok: String = server.command(&full).await.unwrap();
-    let builder = Redis::builder().connect_timeout(Duration::from_millis(300));
+    let builder = Redis::builder().connect_timeout(Duration::from_secs(5));
     let error = builder.connect(&server.url()).await.unwrap_err();
     // It may have room soon.
     assert!(

@@ -18,6 +18,7 @@
 //! | `guide_rights`, `guide_rights_mysql` | have the users of the operators' guides the rights that they need, and no more? |
 //! | `refused_by_postgres` | does each mistake of a user there get one clear error? |
 //! | `refused_by_mariadb` | and on MariaDB? |
+//! | `hosts_on_postgres` | is a host passed over that is silent, of several in one URL? |
 //! | `socket_on_postgres` | a server of PostgreSQL at a Unix socket |
 //! | `variables_of_mariadb` | does any setting there decide who is granted a lock? |
 //! | `on_mariadb` | is a lock handed on, over lost connections and sessions, on MariaDB? |
@@ -45,6 +46,7 @@ mod guide;
 mod guide_rights;
 mod guide_rights_mysql;
 mod hand_off_on_postgres;
+mod hosts_on_postgres;
 mod locked;
 mod names_on_postgres;
 mod on_mariadb;

@@ -237,7 +237,7 @@ async fn what_is_wrong_is_said_in_one_line_and_without_the_password() {
     for (scheme, (arguments, code, reason)) in each {
         let url = &format!("{scheme}://bob:secret@127.0.0.1:1/1");
         let mut command = lockctl(url, arguments);
-        command.env("LOCKCTL_CONNECT_TIMEOUT", "300ms");
+        command.env("LOCKCTL_CONNECT_TIMEOUT", "2s");
         let ran = timeout(Duration::from_secs(60), output(command))
             .await
             .unwrap();

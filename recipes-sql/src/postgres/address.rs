@@ -4,19 +4,19 @@ use std::str::FromStr;
 
 use recipes_core::ConfigError;
 use recipes_core::internal::{check_secrets, parameters, without_secrets};
+use tokio::net::lookup_host;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode};
 
 /// A URL, taken apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
+    /// What all have in common, and their names.
     pub(crate) config: Config,
     /// `?schema=`
     pub(crate) schema: Option<String>,
     /// The URL without its password.
     pub(crate) shown: String,
-    /// There are several servers, of which one is the primary.
-    pub(crate) may_move: bool,
 }
 
 impl Address {
@@ -61,16 +61,109 @@ impl Address {
         } else {
             SslMode::Disable
         });
-        let may_move = config.get_hosts().len().max(config.get_hostaddrs().len()) > 1;
-        if may_move {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
+        check_counts(&config).map_err(invalid)?;
         Ok(Self {
             config,
             schema,
             shown: without_secrets(url),
-            may_move,
         })
+    }
+}
+
+/// Of addresses and ports there is one for each host, or none, or one port for all.
+fn check_counts(config: &Config) -> Result<(), String> {
+    let [hosts, addresses, ports] = [
+        config.get_hosts().len(),
+        config.get_hostaddrs().len(),
+        config.get_ports().len(),
+    ];
+    if hosts > 0 && addresses > 0 && hosts != addresses {
+        return Err(format!("hosts: {hosts}, but addresses: {addresses}"));
+    }
+    let hosts = hosts.max(addresses);
+    match ports > 1 && ports != hosts {
+        true => Err(format!("hosts: {hosts}, but ports: {ports}")),
+        false => Ok(()),
+    }
+}
+
+/// The same for each host alone. The client asks one host after the other, and waits without end for one that is
+/// silent.
+pub(crate) fn each_alone(config: &Config) -> Vec<Config> {
+    let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+    (0..hosts).map(|host| alone(config, host)).collect()
+}
+
+fn alone(config: &Config, host: usize) -> Config {
+    let mut alone = Config::new();
+    match config.get_hosts().get(host) {
+        Some(Host::Tcp(name)) => drop(alone.host(name)),
+        #[cfg(unix)]
+        Some(Host::Unix(folder)) => drop(alone.host_path(folder)),
+        None => {}
+    }
+    if let Some(address) = config.get_hostaddrs().get(host) {
+        alone.hostaddr(*address);
+    }
+    let ports = config.get_ports();
+    if let Some(port) = ports.get(host).or(ports.first()) {
+        alone.port(*port);
+    }
+    if let Some(user) = config.get_user() {
+        alone.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        alone.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        alone.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        alone.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        alone.application_name(name);
+    }
+    if let Some(timeout) = config.get_connect_timeout() {
+        alone.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        alone.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        alone.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        alone.keepalives_retries(retries);
+    }
+    alone
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .channel_binding(config.get_channel_binding())
+        .target_session_attrs(config.get_target_session_attrs())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    alone
+}
+
+/// The same for each address that the host's name has now.
+pub(crate) async fn each_address(host: &Config) -> Vec<Config> {
+    let (Some(Host::Tcp(name)), []) = (host.get_hosts().first(), host.get_hostaddrs()) else {
+        return vec![host.clone()];
+    };
+    let port = host.get_ports().first().copied().unwrap_or_default();
+    let found = lookup_host((name.as_str(), port)).await;
+    let addresses = found.into_iter().flatten().map(|found| {
+        let mut at = host.clone();
+        at.hostaddr(found.ip());
+        at
+    });
+    let addresses: Vec<_> = addresses.collect();
+    match addresses.is_empty() {
+        // The client says why there is none.
+        true => vec![host.clone()],
+        false => addresses,
     }
 }
 
@@ -101,7 +194,8 @@ mod tests {
             (Some("bob"), Some("shop"))
         );
         assert_eq!(config.get_ports(), [6432]);
-        assert!(!address.may_move && config.get_ssl_mode() == SslMode::Disable);
+        assert_eq!(config.get_ssl_mode(), SslMode::Disable);
+        assert_eq!(each_alone(&config), [config]);
     }
 
     #[cfg(unix)]
@@ -120,11 +214,36 @@ mod tests {
         }
     }
 
+    /// All that the client knows, so that nothing is left out which a newer one knows.
     #[test]
-    fn among_several_servers_the_primary_is_chosen() {
-        let address = parse("postgresql://a,b:5433/shop").unwrap();
-        let attributes = address.config.get_target_session_attrs();
-        assert!(address.may_move && attributes == TargetSessionAttrs::ReadWrite);
+    fn each_of_several_hosts_is_asked_alone_with_all_that_the_url_says() {
+        let all = "user=bob&password=pw&connect_timeout=3&tcp_user_timeout=4&keepalives=0&keepalives_idle=5\
+                   &keepalives_interval=6&keepalives_retries=7&options=-c%20geqo%3Doff&application_name=shop\
+                   &target_session_attrs=read-write&channel_binding=disable&load_balance_hosts=random";
+        let both = parse(&format!("postgres://a:1,b:2/shop?{all}")).unwrap();
+        let alone = ["a:1", "b:2"].map(|host| {
+            let address = parse(&format!("postgres://{host}/shop?{all}"));
+            address.unwrap().config
+        });
+        assert_eq!(each_alone(&both.config), alone);
+        let named = parse("postgres://a,b/shop?hostaddr=127.0.0.1,127.0.0.2").unwrap();
+        let named = each_alone(&named.config);
+        let addresses = named.iter().map(|it| it.get_hostaddrs()[0].to_string());
+        assert_eq!(addresses.collect::<Vec<_>>(), ["127.0.0.1", "127.0.0.2"]);
+    }
+
+    #[tokio::test]
+    async fn each_address_of_a_name_is_asked_alone() {
+        let here = parse("postgres://localhost/shop").unwrap().config;
+        let found = each_address(&here).await;
+        assert!(!found.is_empty());
+        for at in found {
+            assert!(at.get_hostaddrs()[0].is_loopback());
+            // Certificates have names.
+            assert_eq!(at.get_hosts(), here.get_hosts());
+        }
+        let unknown = parse("postgres://host.invalid/shop").unwrap().config;
+        assert_eq!(each_address(&unknown).await, [unknown]);
     }
 
     #[cfg(all(unix, feature = "tls"))]
@@ -154,6 +273,11 @@ mod tests {
             ("postgres://db/shop?pasword=secret", "pasword"),
             ("postgres://db?sslmode=always", "no sslmode \"always\""),
             ("postgres:///shop", "no host"),
+            ("postgres://a:1,b:2,c/shop?port=3", "ports: "),
+            (
+                "postgres://a/shop?hostaddr=127.0.0.1,127.0.0.2",
+                "hosts: 1, but addresses: 2",
+            ),
             ("postgres://app:secret?w@db/shop", "%3F"),
             ("postgres://app:w@secret@db/shop", "%40"),
         ] {

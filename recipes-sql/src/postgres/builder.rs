@@ -8,7 +8,7 @@ use std::time::Duration;
 use recipes_core::{ConfigError, Error, Session, SessionOptions, Store, session_options};
 use recipes_keeper::{CONTAINER_REST, Sessions, TRAITS, Terms};
 
-use super::address::Address;
+use super::address::{self, Address};
 use super::schema::{self, SCHEMA};
 use super::wire::Route;
 
@@ -128,8 +128,8 @@ impl PostgresBuilder {
     ///
     /// The URL is `postgres://user:password@host:5432/database?schema=locks&sslmode=require`; all but
     /// the host may be left out. A server at a Unix socket is `postgres:///database?host=/run/postgresql`,
-    /// the socket's folder. If it names several hosts, with commas between them, the one that takes
-    /// writes is used. With `sslmode=require`, `verify-ca` or `verify-full` the connection is
+    /// the socket's folder. If it names several hosts, with commas between them, the first that takes
+    /// writes is used; one that is silent for 0.7 s is not waited for. With `sslmode=require`, `verify-ca` or `verify-full` the connection is
     /// encrypted, and the server's certificate is checked, name included, against those that the
     /// system trusts (feature `tls`); otherwise it is not encrypted. Other parameters are those of
     /// [`tokio_postgres::Config`].
@@ -199,8 +199,7 @@ impl PostgresBuilder {
             config.tcp_user_timeout(session_timeout);
         }
         let route = Route {
-            config,
-            may_move: address.may_move,
+            hosts: address::each_alone(&config),
             schema,
             may_create: self.may_create && !self.options.only_reads(),
             only_reads: self.options.only_reads(),

@@ -17,7 +17,6 @@ use tokio_postgres::types::{FromSql, Type};
 use crate::path::split;
 
 use super::answers::{Cut, call_error, lost};
-use super::checks::PostgresRefusal;
 use super::line::{Call, Line};
 use super::schema::quoted;
 use super::wire::Route;
@@ -87,9 +86,12 @@ impl fmt::Debug for PostgresReads {
 impl PostgresReads {
     pub(super) async fn open(route: &Route) -> Result<Arc<dyn Reads>, NodesError> {
         let loss: LossSender = Arc::new(watch::channel(None).0);
-        let (line, found) = route.line(&Arc::default(), &loss).await?;
-        let refused = |why: PostgresRefusal| NodesError::Refused(Arc::new(why));
-        let facts = found.judge().map_err(refused)?;
+        let heard = &loss;
+        let line = route.first(|host| async move {
+            // Nobody who only reads waits for the bell.
+            route.line(&host, &Arc::default(), heard).await
+        });
+        let (line, found, facts) = line.await?;
         route.look_at_schema(&line, &found).await?;
         let questions = Questions::new(&quoted(&route.schema), &found.only_here(line.is_direct()));
         Ok(Arc::new(Self {

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, try_join};
 use recipes_core::{Dialect, Fence, NodesError};
 use recipes_keeper::{
     Answers, Asked, Called, Caller, Facts, Loss, LossSender, Open, Opened, Reads, Resume, Resumed,
-    Server, Shared, Source, Wire, until_lost,
+    Server, Shared, Source, Wire, first_of, until_lost,
 };
 use tokio::sync::watch;
 use tokio_postgres::{Config, Error as PgError};
@@ -20,6 +20,7 @@ use crate::aside::{self, Running};
 use crate::bell::Bell;
 use crate::fence;
 
+use super::address;
 use super::answers::refusal;
 use super::calls::Calls;
 use super::checks::{Found, PostgresRefusal, question};
@@ -32,9 +33,8 @@ use super::variables;
 /// How to connect.
 #[derive(Debug)]
 pub(super) struct Route {
-    pub(super) config: Config,
-    /// The primary may be another in a moment.
-    pub(super) may_move: bool,
+    /// Each server alone. If there are several, the primary may be another in a moment.
+    pub(super) hosts: Vec<Config>,
     pub(super) schema: String,
     pub(super) may_create: bool,
     /// Sessions only read.
@@ -71,7 +71,7 @@ impl Server for Route {
     }
 
     fn may_move(&self) -> bool {
-        self.may_move
+        self.hosts.len() > 1
     }
 
     fn fence(&self, held: &[(&str, i64)]) -> Option<Fence> {
@@ -89,11 +89,13 @@ impl Route {
     async fn connect(&self, shared: &Arc<Shared>, number: u64) -> Result<PostgresWire, NodesError> {
         let bell = Arc::new(Bell::default());
         let loss: LossSender = Arc::new(watch::channel(None).0);
-        let lines = try_join(self.line(&bell, &loss), self.line(&bell, &loss)).await?;
-        let ((requests, found), (aside, beside)) = lines;
-        let refused = |why: PostgresRefusal| NodesError::Refused(Arc::new(why));
-        let facts = found.judge().map_err(refused)?;
-        if beside.judge().map_err(refused)?.run != facts.run {
+        let (bell_of_all, loss_of_all) = (&bell, &loss);
+        let lines = self.first(|host| async move {
+            let line = || self.line(&host, bell_of_all, loss_of_all);
+            try_join(line(), line()).await
+        });
+        let ((requests, found, facts), (aside, _, beside)) = lines.await?;
+        if beside.run != facts.run {
             let why = "the two connections of the session are to different servers";
             return Err(NodesError::Unknown(Arc::new(std::io::Error::other(why))));
         }
@@ -127,18 +129,34 @@ impl Route {
         })
     }
 
+    /// Connects to the first server that can be used.
+    pub(super) async fn first<T, F>(&self, connect: impl Fn(Config) -> F) -> Result<T, NodesError>
+    where
+        F: Future<Output = Result<T, NodesError>>,
+    {
+        // A replica refuses, and the next may be the primary.
+        let speaks_for_all = |_: &NodesError| false;
+        let connect = &connect;
+        let at_host = |host| async move {
+            let addresses = address::each_address(host).await;
+            first_of(addresses, connect, speaks_for_all).await
+        };
+        first_of(&self.hosts, at_host, speaks_for_all).await
+    }
+
     /// Connects, and asks the server about itself.
     pub(super) async fn line(
         &self,
+        host: &Config,
         bell: &Arc<Bell>,
         loss: &LossSender,
-    ) -> Result<(Line, Found), NodesError> {
+    ) -> Result<(Line, Found, Facts), NodesError> {
         let timeout = self.session_timeout.as_micros();
         let settings = format!(
             "-c lock_recipes.settled={timeout} {}",
             variables::options(self.session_timeout)
         );
-        let mut line = Line::open(&self.config, &settings, &self.is_pooled, bell, loss).await?;
+        let mut line = Line::open(host, &settings, &self.is_pooled, bell, loss).await?;
         let found = line.one(&Call::new(question(), &[]), &[]).await;
         let found = found.and_then(|row| Found::read(&row)).map_err(refusal)?;
         line.settled(found.settled == timeout.to_string());
@@ -146,7 +164,9 @@ impl Route {
             let later = variables::later(found.version);
             line.run(&later).await.map_err(refusal)?;
         }
-        Ok((line, found))
+        let refused = |why: PostgresRefusal| NodesError::Refused(Arc::new(why));
+        let facts = found.judge().map_err(refused)?;
+        Ok((line, found, facts))
     }
 
     fn may_not_use(&self, found: &Found) -> PostgresRefusal {

@@ -7,7 +7,7 @@ use recipes_testing::{EtcdServer, MariaDbServer, PostgresServer, RedisServer, Zo
 
 use super::{TestEnsemble, must};
 
-/// A ZooKeeper server, which reaps empty containers after 200 ms.
+/// A ZooKeeper server, which reaps empty containers after half a second.
 pub async fn on_a_real_server() -> TestEnsemble {
     TestEnsemble::Real(zookeeper().await.into())
 }
@@ -17,7 +17,7 @@ pub async fn on_etcd() -> TestEnsemble {
     TestEnsemble::Etcd(must("start a server", EtcdServer::start().await).into())
 }
 
-/// A Redis server, on which containers are removed when they have been empty for 200 ms.
+/// A Redis server, on which containers are removed when they have been empty for half a second.
 pub async fn on_redis() -> TestEnsemble {
     TestEnsemble::Redis(must("start a server", RedisServer::start().await).into())
 }
@@ -34,6 +34,6 @@ pub async fn on_mariadb() -> TestEnsemble {
 
 pub(super) async fn zookeeper() -> ZooKeeperServer {
     // Nearly at once, instead of once a minute: locks must cope with it.
-    let reaps = ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "200");
+    let reaps = ZooKeeperServer::builder().property("znode.container.checkIntervalMs", "500");
     must("start a server", reaps.start().await)
 }

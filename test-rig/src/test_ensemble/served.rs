@@ -19,8 +19,9 @@ use recipes_testing::ServerError;
 /// A guard, which is valid for half of it, outlasts a busy machine; a quarantine takes three quarters
 /// of it, and tests are more patient.
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a container may be empty: nearly nothing, instead of a minute. Locks must cope with it.
-pub(super) const CONTAINER_REST: Duration = Duration::from_millis(200);
+/// How long a container may be empty: little, instead of a minute. Locks must cope with it; one whose directory is gone
+/// again after each of five tries is refused, which 200 ms did on a machine with a load of 40.
+pub(super) const CONTAINER_REST: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 

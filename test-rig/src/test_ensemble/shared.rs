@@ -13,7 +13,7 @@ use super::{TestEnsemble, must, own};
 /// Sessions of tests that run at the same time; some open a hundred.
 const CONNECTIONS_MAX: u16 = 1_000;
 
-/// A path on a ZooKeeper server, which reaps empty containers after 200 ms.
+/// A path on a ZooKeeper server, which reaps empty containers after half a second.
 pub async fn on_a_real_server() -> TestEnsemble {
     static SERVER: Shared<ZooKeeperServer> = Shared::new();
     let place = Place::on(&SERVER, own::zookeeper).await;
@@ -34,7 +34,7 @@ pub async fn on_etcd() -> TestEnsemble {
     TestEnsemble::Etcd(Place::on(&SERVER, start).await)
 }
 
-/// A prefix on a Redis server, on which containers are removed when they have been empty for 200 ms.
+/// A prefix on a Redis server, on which containers are removed when they have been empty for half a second.
 pub async fn on_redis() -> TestEnsemble {
     static SERVER: Shared<RedisServer> = Shared::new();
     let start = async || must("start a server", RedisServer::start().await);

@@ -21,7 +21,7 @@ impl Stage {
         InterProcessSemaphore::new(&self.ours, PATH, permits as usize).unwrap()
     }
 
-    /// Makes directories that the server does not remove when they are empty. It looks every 200 ms, and on a busy machine
+    /// Makes directories that the server does not remove when they are empty. It looks every half a second, and on a busy machine
     /// Curator, which makes a missing directory only once, may find its new one gone.
     async fn directories_that_stay(&self) {
         for path in [LOCKS, LEASES] {

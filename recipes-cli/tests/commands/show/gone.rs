@@ -74,7 +74,7 @@ async fn ensemble_that_falls_silent() {
         let never = requests.opcode(Opcode::GetChildren).each();
         let _never = never.then(Fault::BlackHole);
         let mut command = command(&proxy.connect_string(), task, "/locks/a");
-        command.env("LOCKCTL_CONNECT_TIMEOUT", "5s");
+        command.env("LOCKCTL_CONNECT_TIMEOUT", "20s");
         let ran = output(command).await;
         assert_eq!(ran.status.code(), Some(69), "{ran:?}");
         assert!(said(&ran).contains("/locks/a"), "{ran:?}");

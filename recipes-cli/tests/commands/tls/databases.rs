@@ -17,7 +17,7 @@ async fn run(url: &str, trusted: &Certificates, command: &[&str]) -> Output {
 
 /// Gives up soon, because it cannot succeed.
 async fn assert_kept_out(url: &str, trusted: &Certificates, (code, reason): (i32, &str)) {
-    let mut lockctl = lockctl(url, &["ls", "--connect-timeout=2s"]);
+    let mut lockctl = lockctl(url, &["ls", "--connect-timeout=8s"]);
     lockctl.env("SSL_CERT_FILE", trusted.path("authority.pem"));
     let ran = output(lockctl).await;
     assert_eq!(ran.status.code(), Some(code), "{ran:?}");
