@@ -214,7 +214,10 @@ impl EtcdCluster {
             .map_err(ServerError::io("remove a member's data"))?;
         let peers = format!("--peer-urls={}", server.peer_url);
         let words = ["member", "add", &index.to_string(), &peers];
-        self.change(index, &words, |id| id.is_some()).await?;
+        // A leader that was just elected may not have applied the removal yet. A member that took the old one's number would
+        // lack what the leader believes it to have, and panic.
+        self.change(index, &words, |id| id.is_some_and(|it| it != old))
+            .await?;
         server.configure(false);
         server.start_again().await?;
         self.introduce(index).await
