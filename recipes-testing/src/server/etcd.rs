@@ -138,7 +138,7 @@ impl EtcdServer {
         }
         client
             .arg(format!("--endpoints={}", self.client_url()))
-            .args(["--dial-timeout=10s", "--command-timeout=10s"])
+            .args(["--dial-timeout=30s", "--command-timeout=30s"])
             .args(words);
         let printed = command_line::run(client, "").await;
         printed.map_err(|answer| ServerError::Refused {
