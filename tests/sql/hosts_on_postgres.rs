@@ -12,11 +12,6 @@ use super::PATIENCE;
 /// Silence is noticed after a quarter of it, and a guard is valid for half of it.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The URL of a server that is reached at these hosts.
-fn url_at(server: &PostgresServer, hosts: &[String]) -> String {
-    server.url_at(&hosts.join(","))
-}
-
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, "/locks/orders").unwrap()
 }
@@ -30,7 +25,7 @@ async fn host_that_is_silent_is_passed_over_on_postgres() {
         silent.local_addr().unwrap().to_string(),
         format!("127.0.0.1:{}", server.port()),
     ];
-    let url = url_at(&server, &hosts);
+    let url = server.url_at(&hosts.join(","));
     let builder = Postgres::builder().connect_timeout(PATIENCE);
     let session = builder.new_server().connect(&url).await.unwrap();
     let guard = mutex(&session).acquire().await.unwrap();
@@ -39,6 +34,22 @@ async fn host_that_is_silent_is_passed_over_on_postgres() {
     let reads = reads.read_only(true).connect(&url).await.unwrap();
     let read = lock_recipes::inspect(&reads, "/locks/orders").await;
     assert_eq!(read.unwrap().contenders.len(), 1);
+    guard.release().await.unwrap();
+}
+
+/// Wherever the primary stands in the URL.
+#[tokio::test]
+async fn replica_that_comes_first_is_passed_over_on_postgres() {
+    let primary = PostgresServer::start().await.unwrap();
+    let replica = PostgresServer::builder().replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    let hosts = [&replica, &primary].map(|it| format!("127.0.0.1:{}", it.port()));
+    let builder = Postgres::builder().connect_timeout(PATIENCE);
+    let connected = builder
+        .new_server()
+        .connect(&primary.url_at(&hosts.join(",")))
+        .await;
+    let guard = mutex(&connected.unwrap()).acquire().await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -52,7 +63,7 @@ async fn holder_whose_host_falls_silent_keeps_its_lock_at_the_next_on_postgres()
     let hosts = [first.connect_string(), next.connect_string()];
     let builder = Postgres::builder().session_timeout(SESSION_TIMEOUT);
     let builder = builder.connect_timeout(PATIENCE).new_server();
-    let connected = builder.connect(&url_at(&server, &hosts)).await;
+    let connected = builder.connect(&server.url_at(&hosts.join(","))).await;
     let session = connected.unwrap();
     let guard = mutex(&session).acquire().await.unwrap();
     assert!(next.log().is_empty());

@@ -129,10 +129,10 @@ impl PostgresBuilder {
     /// The URL is `postgres://user:password@host:5432/database?schema=locks&sslmode=require`; all but
     /// the host may be left out. A server at a Unix socket is `postgres:///database?host=/run/postgresql`,
     /// the socket's folder. If it names several hosts, with commas between them, the first that takes
-    /// writes is used; one that is silent for 0.7 s is not waited for. With `sslmode=require`, `verify-ca` or `verify-full` the connection is
-    /// encrypted, and the server's certificate is checked, name included, against those that the
-    /// system trusts (feature `tls`); otherwise it is not encrypted. Other parameters are those of
-    /// [`tokio_postgres::Config`].
+    /// writes is used; one that is silent for 0.7 s is not waited for. With `sslmode=require`, `verify-ca` or
+    /// `verify-full` the connection is encrypted, and the server's certificate is checked, name included,
+    /// against those that the system trusts (feature `tls`); otherwise it is not encrypted. Other parameters
+    /// are those of [`tokio_postgres::Config`].
     ///
     /// # Errors
     /// - [`ConfigError`] for options that cannot be used, or a URL that is not understood,

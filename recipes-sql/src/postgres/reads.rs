@@ -85,13 +85,13 @@ impl fmt::Debug for PostgresReads {
 
 impl PostgresReads {
     pub(super) async fn open(route: &Route) -> Result<Arc<dyn Reads>, NodesError> {
-        let loss: LossSender = Arc::new(watch::channel(None).0);
-        let heard = &loss;
         let line = route.first(|host| async move {
+            let loss: LossSender = Arc::new(watch::channel(None).0);
             // Nobody who only reads waits for the bell.
-            route.line(&host, &Arc::default(), heard).await
+            let line = route.line(&host, &Arc::default(), &loss).await?;
+            Ok((line, loss))
         });
-        let (line, found, facts) = line.await?;
+        let ((line, found, facts), loss) = line.await?;
         route.look_at_schema(&line, &found).await?;
         let questions = Questions::new(&quoted(&route.schema), &found.only_here(line.is_direct()));
         Ok(Arc::new(Self {

@@ -87,14 +87,16 @@ impl Server for Route {
 
 impl Route {
     async fn connect(&self, shared: &Arc<Shared>, number: u64) -> Result<PostgresWire, NodesError> {
-        let bell = Arc::new(Bell::default());
-        let loss: LossSender = Arc::new(watch::channel(None).0);
-        let (bell_of_all, loss_of_all) = (&bell, &loss);
         let lines = self.first(|host| async move {
-            let line = || self.line(&host, bell_of_all, loss_of_all);
-            try_join(line(), line()).await
+            // The connections to a host that is passed over end, which is no loss of the others.
+            let bell = Arc::new(Bell::default());
+            let loss: LossSender = Arc::new(watch::channel(None).0);
+            let line = || self.line(&host, &bell, &loss);
+            let lines = try_join(line(), line()).await?;
+            Ok((lines, bell, loss))
         });
-        let ((requests, found, facts), (aside, _, beside)) = lines.await?;
+        let (lines, bell, loss) = lines.await?;
+        let ((requests, found, facts), (aside, _, beside)) = lines;
         if beside.run != facts.run {
             let why = "the two connections of the session are to different servers";
             return Err(NodesError::Unknown(Arc::new(std::io::Error::other(why))));
