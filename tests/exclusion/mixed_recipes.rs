@@ -153,11 +153,10 @@ async fn contender_waits_for_a_later_node_of_another_recipe(ensemble: TestEnsemb
         tokio::spawn(async move { Recipe::Mutex.hold(&there, &path).await })
     };
     ensemble.await_children(&path, 2).await;
-    let later = format!("{path}/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000900");
-    ensemble.create(&later, b"").await;
-    // It hears of the first release as it has a watch on that node, and is granted. The next one lists.
     held.release().await.unwrap();
     let second = timeout(PATIENCE, waiter).await.unwrap().unwrap();
+    let later = format!("{path}/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000900");
+    ensemble.create(&later, b"").await;
     second.release().await.unwrap();
     let session = there.clone();
     let third = {

@@ -147,8 +147,17 @@ async fn pages(client: &Client, call: &str) -> u64 {
 }
 
 impl Stage {
-    /// Those of an acquire of the only lock and its release.
-    async fn pages(&self, client: &Client, Caller { id, name }: &Caller) -> u64 {
+    /// Those of an acquire of the only lock and its release, if no table was analyzed just before: a
+    /// plan that is made anew reads the catalog.
+    async fn pages(&self, client: &Client, caller: &Caller) -> u64 {
+        let mut least = u64::MAX;
+        for _ in 0..10 {
+            least = least.min(self.pages_of_one(client, caller).await);
+        }
+        least
+    }
+
+    async fn pages_of_one(&self, client: &Client, Caller { id, name }: &Caller) -> u64 {
         let enter = format!("enter('{name}', {id}, {TIMEOUT}, 0, '/', 'd', '/d', 'n-', '', 1)");
         let entered = pages(client, &enter).await;
         let node = self
@@ -183,8 +192,6 @@ async fn acquire_beside_a_transaction_that_is_open_for_long_costs_what_it_costs_
     stage
         .run("VACUUM lock_recipes.nodes, lock_recipes.counts, lock_recipes.clock")
         .await;
-    // The first one tidies up and plans.
-    stage.pages(&client, &caller).await;
     let without = stage.pages(&client, &caller).await;
     let (report, _) = connection(&stage.server).await;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lock_recipes.nodes";

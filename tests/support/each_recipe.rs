@@ -76,8 +76,8 @@ impl Recipe {
         loop {
             let asked = self.ask_once(session, path, patience).await;
             match (&asked, &mut patience) {
-                (Err(late @ Error::Acquire(AcquireError::TimedOut { .. })), Some(given))
-                    if !late.is_busy() && *given < PATIENCE =>
+                (Err(late @ Error::Acquire(_)), Some(given))
+                    if late.is_transient() && *given < PATIENCE =>
                 {
                     *given *= 4;
                 }
