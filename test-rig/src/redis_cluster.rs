@@ -9,8 +9,11 @@ use tokio::time::{Instant, sleep};
 const PRIMARIES: usize = 3;
 /// Slots of every cluster.
 const SLOTS: usize = 16384;
-/// A server counts as failed after so long. A machine that is busy must not make one fail.
+/// A server counts as failed after so long, so that one that is killed is replaced soon. A machine that is busy may
+/// make one fail: see [`RedisCluster::have_patience`].
 const NODE_TIMEOUT_MS: &str = "1500";
+/// The default of the servers.
+const PATIENT_TIMEOUT_MS: &str = "15000";
 /// What must happen, happens in this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A replica that was told to take over, and was not elected, has given up by then: after 5 s.
@@ -78,6 +81,18 @@ impl RedisCluster {
             cluster.replica_of(primary).await;
         }
         Ok(cluster)
+    }
+
+    /// From now on no primary is replaced because the machine is busy, and one that is killed is replaced late.
+    ///
+    /// # Errors
+    /// What a server has said.
+    pub async fn have_patience(&self) -> Result<(), ServerError> {
+        for server in &self.servers {
+            let set = ["CONFIG", "SET", "cluster-node-timeout", PATIENT_TIMEOUT_MS];
+            ok(server, &set).await?;
+        }
+        Ok(())
     }
 
     async fn all_say(&self, what: &str) {

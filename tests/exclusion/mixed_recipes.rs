@@ -155,7 +155,7 @@ async fn contender_waits_for_a_later_node_of_another_recipe(ensemble: TestEnsemb
     ensemble.await_children(&path, 2).await;
     held.release().await.unwrap();
     let second = timeout(PATIENCE, waiter).await.unwrap().unwrap();
-    let later = format!("{path}/_c_01234567-89ab-cdef-0123-456789abcdef-latch-0000000900");
+    let later = format!("{path}/_c_01234567-89ab-cdef-0123-456789abcdef-latch-2000000000");
     ensemble.create(&later, b"").await;
     second.release().await.unwrap();
     let session = there.clone();

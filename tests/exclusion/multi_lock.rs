@@ -14,6 +14,8 @@ use tokio::time::Instant;
 mod endings;
 
 const PATHS: [&str; 3] = ["/set/a", "/set/b", "/set/c"];
+/// What is late for so long is not the machine's fault.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn set(session: &Session) -> MultiLock {
     MultiLock::new(session, PATHS.map(Member::mutex)).unwrap()
@@ -127,21 +129,23 @@ async fn set_that_times_out_returns_in_time_and_leaves_nothing(ensemble: TestEns
     let b = mutex(&here, "/set/b");
     let in_turn: Vec<Box<dyn DistributedLock>> = vec![Box::new(a), Box::new(b)];
     for set in [set(&here), MultiLock::from_locks(in_turn).unwrap()] {
-        let mut took = Vec::new();
-        for _ in 0..3 {
+        let since = Instant::now();
+        let mut shortest = Duration::MAX;
+        for number in 1.. {
             let started = Instant::now();
             let error = set.acquire().timeout(limit).await.unwrap_err();
-            took.push(started.elapsed());
+            let took = started.elapsed();
+            assert!(took >= limit, "{took:?}");
             assert!(
                 matches!(&error, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
                 "{error}"
             );
+            shortest = shortest.min(took);
+            if number >= 3 && shortest <= limit.mul_f64(1.1) {
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "{shortest:?}");
         }
-        let shortest = took.into_iter().min().unwrap();
-        assert!(
-            shortest >= limit && shortest <= limit.mul_f64(1.1),
-            "{shortest:?}"
-        );
         assert!(set.try_acquire().await.unwrap().is_none());
     }
     for path in PATHS {
@@ -158,24 +162,41 @@ async fn one_deadline_covers_all_members(ensemble: TestEnsemble) {
         .map(|path| Box::new(mutex(&here, path)) as Box<dyn DistributedLock>)
         .into();
     for set in [set(&here), MultiLock::from_locks(in_turn).unwrap()] {
-        let first = mutex(&elsewhere, PATHS[0]).acquire().await.unwrap();
-        let second = mutex(&elsewhere, PATHS[1]).acquire().await.unwrap();
-        let started = Instant::now();
-        let (refused, ()) = tokio::join!(set.acquire().timeout(limit), async {
-            tokio::time::sleep(limit * 6 / 10).await;
-            first.release().await.unwrap();
-        });
-        let took = started.elapsed();
-        let refused = refused.unwrap_err();
-        assert!(
-            matches!(&refused, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
-            "{refused}"
-        );
-        // A time for each member would be up after 1.6 of it.
-        assert!(took >= limit && took <= limit.mul_f64(1.5), "{took:?}");
-        second.release().await.unwrap();
-        await_nothing_left(&ensemble).await;
+        let since = Instant::now();
+        loop {
+            let took = first_is_released_in_the_meantime(&set, &elsewhere, limit).await;
+            await_nothing_left(&ensemble).await;
+            // A time for each member would be up after 1.6 of it.
+            if took <= limit.mul_f64(1.5) {
+                break;
+            }
+            assert!(since.elapsed() < PATIENCE, "{took:?}");
+        }
     }
+}
+
+/// How long a set takes to time out whose first member is busy for six tenths of the time, and its second one for all.
+async fn first_is_released_in_the_meantime(
+    set: &MultiLock,
+    elsewhere: &Session,
+    limit: Duration,
+) -> Duration {
+    let first = mutex(elsewhere, PATHS[0]).acquire().await.unwrap();
+    let second = mutex(elsewhere, PATHS[1]).acquire().await.unwrap();
+    let started = Instant::now();
+    let (refused, ()) = tokio::join!(set.acquire().timeout(limit), async {
+        tokio::time::sleep(limit * 6 / 10).await;
+        first.release().await.unwrap();
+    });
+    let took = started.elapsed();
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Acquire(AcquireError::TimedOut { waited, .. }) if *waited == limit),
+        "{refused}"
+    );
+    assert!(took >= limit, "{took:?}");
+    second.release().await.unwrap();
+    took
 }
 
 async fn set_is_re_entered_by_its_owner_and_so_is_a_member(ensemble: TestEnsemble) {

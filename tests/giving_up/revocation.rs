@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{FutureExt, poll};
 use lock_recipes::{
     Error, GuardState, InterProcessMutex, InterProcessReadWriteLock, LockGuard, LockOptions,
-    Member, MultiLock, Owner, Participant, QueryError, Session, ZooKeeper,
+    Member, MultiLock, MutexGuard, Owner, Participant, QueryError, Session, ZooKeeper,
 };
 use test_rig::{
     Cut, FaultProxy, MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own,
@@ -19,6 +19,8 @@ use tokio::time::timeout;
 const PATH: &str = "/locks/orders";
 const PATIENCE: Duration = Duration::from_secs(300);
 const REQUEST: &[u8] = b"__REVOKE__";
+/// A lock that is lost in each of so many restarts is held over none.
+const RESTARTS: usize = 8;
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
@@ -132,17 +134,30 @@ async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble)
     told(&waiter.await.unwrap().unwrap()).await;
 }
 
+/// A guard that was held over a restart of the server. It is lost if the server is down for longer than it is valid.
+async fn held_over_a_restart(ensemble: &TestEnsemble, lock: &InterProcessMutex) -> MutexGuard {
+    for _ in 0..RESTARTS {
+        let held = lock.acquire().await.unwrap();
+        watched(ensemble, 1).await;
+        ensemble.stop().await;
+        ensemble.start_again().await;
+        let is_held = ensemble
+            .until("held again, or lost", async || match held.state() {
+                GuardState::Held => Some(true),
+                GuardState::Lost(_) => Some(false),
+                _ => None,
+            })
+            .await;
+        if is_held {
+            return held;
+        }
+    }
+    panic!("lost in each of {RESTARTS} restarts");
+}
+
 async fn request_after_a_restart_of_the_server_is_told(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
-    let held = mutex(&session).acquire().await.unwrap();
-    watched(&ensemble, 1).await;
-    ensemble.stop().await;
-    ensemble.start_again().await;
-    ensemble
-        .until("held again", async || {
-            (held.state() == GuardState::Held).then_some(())
-        })
-        .await;
+    let held = held_over_a_restart(&ensemble, &mutex(&session)).await;
     let mut requested = pin!(held.revocation_requested());
     assert!(poll!(requested.as_mut()).is_pending());
     ensemble.set(&node(&held), REQUEST).await;

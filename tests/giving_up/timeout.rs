@@ -8,28 +8,34 @@ use tokio::time::Instant;
 
 const PATH: &str = "/locks/orders";
 const HALF_A_SECOND: Duration = Duration::from_millis(500);
+/// What is late for so long is not the machine's fault.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn mutex(session: &Session) -> InterProcessMutex {
     InterProcessMutex::new(session, PATH).unwrap()
 }
 
-/// Times out this many times, and returns the shortest time that it took: one slow moment of the machine is none of
-/// the lock's.
-async fn shortest_of_time_outs(waiter: &InterProcessMutex, times: usize) -> Duration {
-    let mut took = Vec::with_capacity(times);
-    for _ in 0..times {
+/// Times out this many times at least, and until it did so in time once: a slow moment of the machine is none of the
+/// lock's.
+async fn times_out_in_time(waiter: &InterProcessMutex, times: usize) {
+    let since = Instant::now();
+    let mut shortest = Duration::MAX;
+    for number in 1.. {
         let started = Instant::now();
         let error = waiter.acquire().timeout(HALF_A_SECOND).await.unwrap_err();
-        took.push(started.elapsed());
+        let took = started.elapsed();
+        assert!(took >= HALF_A_SECOND, "{took:?}");
         assert!(
             matches!(&error, Error::Acquire(AcquireError::TimedOut { path, waited, .. })
                 if path == PATH && *waited == HALF_A_SECOND),
             "{error}"
         );
+        shortest = shortest.min(took);
+        if number >= times && shortest <= HALF_A_SECOND.mul_f64(1.1) {
+            return;
+        }
+        assert!(since.elapsed() < PATIENCE, "{shortest:?}");
     }
-    let shortest = took.into_iter().min().unwrap();
-    assert!(shortest >= HALF_A_SECOND, "{shortest:?}");
-    shortest
 }
 
 on_every_ensemble!(
@@ -56,15 +62,23 @@ async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: T
         .await;
 
     let waiter = mutex(&waiting);
-    waiter
+    let mut patience = Duration::from_millis(100);
+    while !waiter
         .acquire()
-        .timeout(Duration::from_millis(100))
+        .timeout(patience)
         .await
-        .unwrap_err();
+        .unwrap_err()
+        .is_busy()
+    {
+        // The store had not answered by then, so the node goes later. It is not yet to come once this is answered.
+        waiter.participants().await.unwrap();
+        ensemble.await_children(PATH, 1).await;
+        assert!(patience < PATIENCE, "not answered within {patience:?}");
+        patience *= 4;
+    }
     // What this session sees from now on does not contain it.
     assert_eq!(waiter.participants().await.unwrap().len(), 1);
-    let took = shortest_of_time_outs(&waiter, 5).await;
-    assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
+    times_out_in_time(&waiter, 5).await;
     assert_eq!(ensemble.await_children(PATH, 1).await, before);
     ensemble
         .until("no watch more", async || {
@@ -79,8 +93,7 @@ async fn acquire_times_out_in_time_while_the_server_is_down(ensemble: TestEnsemb
     let held = mutex(&holding).acquire().await.unwrap();
     let waiter = mutex(&waiting);
     ensemble.stop().await;
-    let took = shortest_of_time_outs(&waiter, 3).await;
-    assert!(took <= HALF_A_SECOND.mul_f64(1.1), "{took:?}");
+    times_out_in_time(&waiter, 3).await;
     ensemble.start_again().await;
     // Requests that were made while the server was down are cleaned up, sooner or later.
     match held.release().await {
@@ -95,18 +108,24 @@ async fn try_ends_in_its_time_while_the_server_is_down(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     mutex(&session).participants().await.unwrap();
     ensemble.stop().await;
-    let started = Instant::now();
-    let tried = mutex(&session).try_acquire().timeout(HALF_A_SECOND);
-    let error = tried.await.unwrap_err();
-    let took = started.elapsed();
-    assert!(took >= HALF_A_SECOND, "{took:?}");
-    // A third of the connect timeout, so that a busy machine does not fail the test.
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    assert!(
-        matches!(error, Error::Acquire(AcquireError::TimedOut { waited, .. }) if waited == HALF_A_SECOND),
-        "{error}"
-    );
-    assert!(error.is_transient() && !error.is_busy(), "{error}");
+    let since = Instant::now();
+    loop {
+        let started = Instant::now();
+        let tried = mutex(&session).try_acquire().timeout(HALF_A_SECOND);
+        let error = tried.await.unwrap_err();
+        let took = started.elapsed();
+        assert!(took >= HALF_A_SECOND, "{took:?}");
+        assert!(
+            matches!(error, Error::Acquire(AcquireError::TimedOut { waited, .. }) if waited == HALF_A_SECOND),
+            "{error}"
+        );
+        assert!(error.is_transient() && !error.is_busy(), "{error}");
+        // A third of the connect timeout.
+        if took < Duration::from_secs(5) {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{took:?}");
+    }
     ensemble.start_again().await;
 }
 

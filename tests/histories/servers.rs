@@ -8,10 +8,9 @@ use fastrand::Rng;
 use test_rig::TransactionLog;
 
 use crate::trouble::Trouble;
-use crate::worker::SESSION_TIMEOUT;
 
 /// How long after the end the nodes of dead processes may stay: until their sessions have expired.
-pub(crate) const LEFT_MAX: Duration = SESSION_TIMEOUT.saturating_add(Duration::from_secs(10));
+pub(crate) const LEFT_MAX: Duration = Duration::from_secs(60);
 
 /// How a fault went.
 pub(crate) type Done<T = ()> = Result<T, Box<dyn Error>>;

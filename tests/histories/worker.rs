@@ -18,6 +18,7 @@ use test_rig::history::{AttemptId, Journal, Step, monotonic_now};
 use tokio::task::spawn_blocking;
 
 use crate::orders::{ELECTION, LEASES, LOCKS, Orders, PERMITS, SEMAPHORE, path};
+use crate::stage::PATIENCE;
 use crate::talk::{listen, say};
 
 use attempt::{Attempt, Patience};
@@ -45,7 +46,10 @@ pub(crate) async fn work(mut orders: Orders) {
     let session = loop {
         match connect(&orders.address).await {
             Ok(session) => break session,
-            Err(error) => assert!(elapsed(&orders) < orders.scenes.length(), "{error}"),
+            Err(error) => {
+                let late = orders.scenes.length() + PATIENCE;
+                assert!(elapsed(&orders) < late, "{error}");
+            }
         }
     };
     loop {

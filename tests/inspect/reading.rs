@@ -26,6 +26,9 @@ async fn it_sees_what_others_see_and_takes_no_lock(ensemble: TestEnsemble) {
     let pool = InterProcessSemaphore::new(&session, "/locks/pool", 2).unwrap();
     let permit = pool.acquire().await.unwrap();
 
+    // Its mutex is given back in the background.
+    ensemble.await_children("/locks/pool/locks", 0).await;
+
     let reader = ensemble.session_with(reading()).await;
     let seen = scan(&reader, "/").await.unwrap();
     assert_eq!(seen.locks.len(), 3, "{seen:?}");

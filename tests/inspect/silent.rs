@@ -13,7 +13,7 @@ use crate::crashed::{address, take_and_crash};
 
 const PATH: &str = "/locks/orders";
 const OTHER: &str = "/locks/other";
-const T: Duration = Duration::from_secs(8);
+const T: Duration = Duration::from_secs(20);
 
 on_every_ensemble!(nobody_is_silent_who_is_heard);
 

@@ -14,7 +14,7 @@ mod semaphore;
 use std::time::Duration;
 
 use lock_recipes::{Acls, InterProcessMutex, Session};
-use test_rig::{CuratorPeer, TestEnsemble};
+use test_rig::{CuratorPeer, Place, TestEnsemble, ZooKeeperServer};
 use zookeeper_client::{Client, CreateMode};
 
 /// The path of the lock named `m` in the peer.
@@ -31,15 +31,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set_up() -> Self {
-        Self::on(test_rig::shared::on_a_real_server().await).await
+        Self::on(test_rig::shared::on_a_real_server().await, SESSION_TIMEOUT).await
     }
 
-    /// On a server whose watches are counted.
-    pub(crate) async fn set_up_alone() -> Self {
-        Self::on(test_rig::own::on_a_real_server().await).await
+    /// On a server whose watches are counted. Curator's session ends so late.
+    pub(crate) async fn set_up_alone(session_timeout: Duration) -> Self {
+        Self::on(test_rig::own::on_a_real_server().await, session_timeout).await
     }
 
-    async fn on(ensemble: TestEnsemble) -> Self {
+    async fn on(ensemble: TestEnsemble, session_timeout: Duration) -> Self {
         let curator = CuratorPeer::start().await.unwrap();
         let ours = ensemble.session().await;
         let stage = Self {
@@ -49,26 +49,31 @@ impl Stage {
         };
         stage
             .curator
-            .open("c", &stage.connect_string(), SESSION_TIMEOUT)
+            .open("c", &stage.connect_string(), session_timeout)
             .await
             .unwrap();
         stage.curator.mutex("m", "c", PATH).await.unwrap();
         stage
     }
 
-    pub(crate) fn connect_string(&self) -> String {
+    fn place(&self) -> &Place<ZooKeeperServer, Client> {
         match &self.ensemble {
-            TestEnsemble::Real(place) => place.connect_string(),
+            TestEnsemble::Real(place) => place,
             _ => panic!("not a server"),
         }
+    }
+
+    pub(crate) fn connect_string(&self) -> String {
+        self.place().connect_string()
     }
 
     pub(crate) fn mutex(&self) -> InterProcessMutex {
         InterProcessMutex::new(&self.ours, PATH).unwrap()
     }
 
+    /// A client whose session a busy machine does not lose.
     pub(crate) async fn operator(&self) -> Client {
-        Client::connect(&self.connect_string()).await.unwrap()
+        Client::clone(&*self.place().client_of_place().await)
     }
 
     /// A counter that no lock guards, at zero, and a client for it.

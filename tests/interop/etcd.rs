@@ -11,8 +11,10 @@ use test_rig::{EtcdPeer, EtcdServer, EtcdctlPeer, Grant, GrantKind, check_grants
 use tokio::time::timeout;
 
 /// Far more than anything here takes, so that a test that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 const SESSION: Duration = Duration::from_secs(60);
+/// As long for `etcdctl lock`, whose lease is one of 10 s otherwise.
+const LEASE: &str = "--ttl=60";
 /// Many times what a grant takes.
 const A_WHILE: Duration = Duration::from_millis(300);
 
@@ -76,7 +78,7 @@ impl Stage {
     async fn contend_in_a_shell(&self, rounds: u32) -> Vec<Grant> {
         let client = self.server.client().display();
         let script = format!(
-            r#"e="{client} --endpoints={}"
+            r#"e="{client} --endpoints={} --dial-timeout=30s --command-timeout=30s"
             v=$($e get {COUNTER} --print-value-only)
             r=$($e get "$ETCD_LOCK_KEY" --write-out=fields | sed -n 's/"CreateRevision" : //p')
             $e put {COUNTER} $((v + 1)) >/dev/null
@@ -85,7 +87,8 @@ impl Stage {
         );
         let mut grants = Vec::new();
         for _ in 0..rounds {
-            let mut shell = self.etcdctl(&["lock", "--", PATH, "sh", "-c", &script]);
+            let words = ["lock", LEASE, "--", PATH, "sh", "-c", &script];
+            let mut shell = self.etcdctl(&words);
             let line = shell.line().await.unwrap().unwrap();
             let (value, sequence) = line.split_once(' ').unwrap();
             grants.push(Grant {
@@ -154,7 +157,7 @@ async fn holder_of_either_keeps_out_the_other_and_hands_on_to_it() {
     stage.server.command(&revoke).await.unwrap();
     let held = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
 
-    let mut shell = stage.etcdctl(&["lock", PATH]);
+    let mut shell = stage.etcdctl(&["lock", LEASE, PATH]);
     assert!(timeout(A_WHILE, shell.line()).await.is_err());
     held.release().await.unwrap();
     let key = timeout(PATIENCE, shell.line()).await.unwrap();

@@ -28,11 +28,14 @@ pub(crate) const OURS: &str = "/locks/ours";
 /// After this long, something that has not happened is not going to.
 pub(crate) const MOMENT: Duration = Duration::from_secs(1);
 
-/// Anything that takes longer has gone wrong.
+/// How long the peers try.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Anything that takes longer has gone wrong.
+const SOON: Duration = Duration::from_secs(120);
+
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap()
+    tokio::time::timeout(SOON, future).await.unwrap()
 }
 
 pub(crate) fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use crate::connection_news::becomes;
 use crate::log::logging;
 
-/// A third of the connect timeout, so that a busy machine does not fail the test.
-const SOON: Duration = Duration::from_secs(5);
+/// Shorter than any session timeout here, so a busy machine does not fail the test.
+const SOON: Duration = Duration::from_secs(15);
 const LEFT: &str = "session closed without a connection; its lock nodes stay";
 
 fn mutex(session: &Session, number: usize) -> InterProcessMutex {
@@ -124,11 +124,7 @@ async fn closing_without_a_server_does_not_wait_for_it_on_a_real_server() {
     }
     let closing = Instant::now();
     session.close().await;
-    assert!(
-        closing.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        closing.elapsed()
-    );
+    assert!(closing.elapsed() < SOON, "{:?}", closing.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,11 +140,7 @@ async fn closing_a_session_from_a_client_that_goes_on_leaves_no_node_on_a_real_s
     ensemble.await_children("/locks/0", 2).await;
     let closing = Instant::now();
     session.close().await;
-    assert!(
-        closing.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        closing.elapsed()
-    );
+    assert!(closing.elapsed() < SOON, "{:?}", closing.elapsed());
     assert!(waiter.await.unwrap().is_err());
     assert_eq!(client.list_children("/locks/0").await.unwrap().len(), 1);
 }

@@ -222,7 +222,7 @@ async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsembl
     let closing = Instant::now();
     session.close().await;
     assert!(
-        closing.elapsed() < Duration::from_secs(5),
+        closing.elapsed() < Duration::from_secs(15),
         "{:?}",
         closing.elapsed()
     );
@@ -246,7 +246,7 @@ async fn closing_the_session_ends_waiters_and_loses_guards(ensemble: TestEnsembl
 /// Sessions that the ensemble expires after two seconds.
 const SHORT: Duration = Duration::from_secs(2);
 /// The same, of a server on a machine that keeps each process waiting for a second and more.
-const BUSY: Duration = Duration::from_secs(12);
+const BUSY: Duration = Duration::from_secs(30);
 
 /// A holder without contact to the ensemble gives the lock up in time, and for good.
 async fn holder_gives_up_in_time(
@@ -256,12 +256,8 @@ async fn holder_gives_up_in_time(
 ) {
     let held = mutex(session).acquire().await.unwrap();
     // The heartbeat moves the deadline on without any other request.
-    let lost = held.lost();
-    assert!(
-        tokio::time::timeout(session_timeout * 2, lost)
-            .await
-            .is_err()
-    );
+    let lost = tokio::time::timeout(session_timeout, held.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
     assert_eq!(held.state(), GuardState::Held);
 
     ensemble.stop().await;

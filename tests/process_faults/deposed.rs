@@ -235,7 +235,10 @@ async fn depose(cell: Cell) -> Option<Run> {
     if others.contains(&near) {
         proxy.retarget(&ensemble.server(leader).connect_string());
     }
-    await_queue_of(&waiting, 2).await;
+    tokio::select! {
+        _ = held.lost() => return None,
+        () = await_queue_of(&waiting, 2) => {}
+    }
     let told = tokio::spawn({
         let lost = held.lost();
         async move { (lost.await, monotonic_now()).1 }

@@ -8,7 +8,8 @@ use test_rig::history::monotonic_now;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
 
-use crate::{LONG, PATH, SHORT, connect, mutex, waiter};
+use super::deposed::PATIENCE;
+use crate::{LONG, PATH, SHORT, connect, holder_and_waiter, mutex};
 
 /// Partitions of each kind, unless `PARTITIONS` sets another number.
 fn partitions() -> usize {
@@ -32,14 +33,14 @@ async fn await_queue(client: &Client, count: usize) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, queued).await.unwrap();
+    timeout(PATIENCE, queued).await.unwrap();
 }
 
 /// Waits until the server serves clients, which it does not while it has no leader.
 async fn await_service(ensemble: &ZooKeeperEnsemble, index: usize) {
     let connect_string = ensemble.server(index).connect_string();
     let served = async { while Client::connect(&connect_string).await.is_err() {} };
-    timeout(LONG, served).await.unwrap();
+    timeout(PATIENCE, served).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,9 +49,8 @@ async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     let short = connect(&ensemble.connect_string(), SHORT).await;
     let long = connect(&ensemble.connect_string(), LONG).await;
     let client = ensemble.client().await.unwrap();
-    let held = mutex(&short).acquire().await.unwrap();
-    let waiting = waiter(&long);
-    await_queue(&client, 2).await;
+    let queued = async || await_queue(&client, 2).await;
+    let (held, waiting) = holder_and_waiter(&short, &long, queued).await;
 
     ensemble.kill(0).await.unwrap();
     ensemble.kill(1).await.unwrap();
@@ -62,7 +62,7 @@ async fn without_a_quorum_the_holder_gives_up_and_nobody_is_granted() {
     assert!(!held.is_valid());
     // One more server makes a quorum, and the other follows.
     ensemble.start_again(0).await.unwrap();
-    let (granted_at, granted) = timeout(LONG, waiting).await.unwrap().unwrap();
+    let (granted_at, granted) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
     assert!(granted_at > told);
     assert!(granted.fencing_token() > held.fencing_token());
     println!(
@@ -125,20 +125,20 @@ async fn partition(ensemble: &ZooKeeperEnsemble, cut: usize, margins: &mut Margi
         .filter(|it| *it != cut)
         .map(|it| ensemble.server(it).connect_string());
     let far = others.collect::<Vec<_>>().join(",");
-    let client = Client::connect(&far).await.unwrap();
+    let connector = Client::connector().with_session_timeout(LONG);
+    let client = connector.connect(&far).await.unwrap();
     let (short, long) = (connect(&near, SHORT).await, connect(&far, LONG).await);
-    let held = mutex(&short).acquire().await.unwrap();
-    let waiting = waiter(&long);
-    await_queue(&client, 2).await;
+    let queued = async || await_queue(&client, 2).await;
+    let (held, waiting) = holder_and_waiter(&short, &long, queued).await;
 
     ensemble.cut_off(cut);
     let told = tokio::spawn({
         let lost = held.lost();
         async move { (lost.await, monotonic_now()) }
     });
-    let (granted_at, granted) = timeout(LONG, waiting).await.unwrap().unwrap();
+    let (granted_at, granted) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
     assert!(!held.is_valid(), "two hold");
-    let (lost, told) = timeout(LONG, told).await.unwrap().unwrap();
+    let (lost, told) = timeout(PATIENCE, told).await.unwrap().unwrap();
     assert_eq!(lost.reason, LostReason::DeadlinePassed);
     assert!(told < granted_at, "told {} ns too late", told - granted_at);
     assert!(granted.fencing_token() > held.fencing_token());
@@ -158,8 +158,8 @@ async fn partition(ensemble: &ZooKeeperEnsemble, cut: usize, margins: &mut Margi
 /// leader, so it does not get through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_another_in() {
-    // A follower without its leader goes on for 4 s, four times as long as the session.
-    let ensemble = start("40").await;
+    // A follower without its leader goes on for 16 s, four times as long as the session.
+    let ensemble = start("160").await;
     let mut margins = Margins(Vec::new());
     for _ in 0..partitions() {
         let leader = ensemble.leader().await.unwrap();
@@ -177,9 +177,9 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(LONG, gone).await.unwrap();
+    timeout(PATIENCE, gone).await.unwrap();
     assert_eq!(believer.client.state(), SessionState::SyncConnected);
-    let believed = timeout(LONG, believer.awakens()).await.unwrap();
+    let believed = timeout(PATIENCE, believer.awakens()).await.unwrap();
     println!("a client that believes its server's pings was wrong for {believed:?}");
     assert!(believed > Duration::from_millis(500), "{believed:?}");
     ensemble.join_again(cut);
@@ -190,7 +190,8 @@ async fn holder_on_a_follower_that_is_cut_off_is_told_before_the_leader_lets_ano
 /// have elected another. But the new leader gives every session its full timeout again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_on_a_leader_that_is_cut_off_is_told_before_the_next_leader_lets_another_in() {
-    let ensemble = start("10").await;
+    // A leader without its followers goes on for as long as the session.
+    let ensemble = start("40").await;
     let mut margins = Margins(Vec::new());
     for _ in 0..partitions() {
         let leader = ensemble.leader().await.unwrap();

@@ -14,6 +14,7 @@ use test_rig::{EtcdCluster, EtcdServer, asked_for};
 use tokio::time::{sleep, timeout};
 
 use super::deposed::{PATIENCE, await_queue_of, look, seconds};
+use super::etcd_members::verified;
 use crate::{LONG, mutex, waiter};
 
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -128,7 +129,10 @@ async fn depose(trouble: Trouble) -> Option<Run> {
     let waiting = connect(&url_of_others(&cluster, leader), LONG).await;
     let held = Arc::new(mutex(&holding).acquire().await.unwrap());
     let mut next = waiter(&waiting);
-    await_queue_of(&waiting, 2).await;
+    tokio::select! {
+        _ = held.lost() => return None,
+        () = await_queue_of(&waiting, 2) => {}
+    }
     let told = tokio::spawn({
         let lost = held.lost();
         async move { (lost.await, monotonic_now()).1 }
@@ -165,7 +169,7 @@ async fn depose(trouble: Trouble) -> Option<Run> {
     // What it says now, the others say.
     let back = async { while old.command(&["get", "x"]).await.is_err() {} };
     timeout(PATIENCE, back).await.unwrap();
-    let is_kept = granted.verify().await.is_ok();
+    let is_kept = verified(&granted).await.is_ok();
     if is_kept {
         granted.release().await.unwrap();
     }
@@ -265,7 +269,7 @@ async fn come_back() -> After {
             After::Told(seconds(told_at, granted_at))
         }
         Err(_) => {
-            held.verify().await.unwrap();
+            verified(&held).await.unwrap();
             next.abort();
             After::Kept
         }

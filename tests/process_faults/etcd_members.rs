@@ -13,19 +13,19 @@ use crate::mutex;
 /// Long enough that no session is over half of it without an answer.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until a guard is verified: what was on its way when a connection broke has no answer.
-async fn verified(guard: &LockGuard) {
+/// Asks until there is an answer whether a guard holds: what was on its way when a connection broke has none.
+pub(super) async fn verified(guard: &LockGuard) -> Result<(), Error> {
     let verified = async {
         loop {
             match guard.verify().await {
                 Err(Error::Verify(VerifyError::Unknown { .. })) => {
-                    sleep(Duration::from_millis(5)).await
+                    sleep(Duration::from_millis(5)).await;
                 }
-                verified => return verified.unwrap(),
+                verified => return verified,
             }
         }
     };
-    timeout(PATIENCE, verified).await.unwrap();
+    timeout(PATIENCE, verified).await.unwrap()
 }
 
 /// What happens to the member to which the holder is connected, or to its leader, leaves each in its place.
@@ -49,7 +49,7 @@ async fn all_goes_on(near_leader: bool, happens: impl AsyncFnOnce(&EtcdCluster, 
     let before = mutex(&there).participants().await.unwrap();
     let begun = Instant::now();
     happens(&cluster, near).await;
-    verified(&guard).await;
+    verified(&guard).await.unwrap();
     let is_held = async {
         while guard.state() != GuardState::Held {
             sleep(Duration::from_millis(5)).await;

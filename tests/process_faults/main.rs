@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 
 const PATH: &str = "/locks/orders";
 /// For sessions that must be lost.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(4);
 /// For sessions that must not be lost, even on a busy machine.
 const LONG: Duration = Duration::from_secs(40);
 
@@ -69,6 +69,28 @@ fn waiter(session: &Session) -> JoinHandle<(u64, MutexGuard)> {
         let granted = lock.acquire().await.unwrap();
         (monotonic_now(), granted)
     })
+}
+
+/// A holder and a waiter, once both are in the queue. On a machine that is too busy for a short session, the holder may
+/// lose its lock before that. Then both come again.
+async fn holder_and_waiter(
+    short: &Session,
+    long: &Session,
+    queued: impl AsyncFn(),
+) -> (MutexGuard, JoinHandle<(u64, MutexGuard)>) {
+    for _ in 0..10 {
+        let held = mutex(short).acquire().await.unwrap();
+        let waiting = waiter(long);
+        let is_held = tokio::select! {
+            _ = held.lost() => false,
+            () = queued() => held.is_valid(),
+        };
+        if is_held {
+            return (held, waiting);
+        }
+        waiting.abort();
+    }
+    panic!("the holder loses its lock all the time");
 }
 
 /// The server's own log shows the end of every lock node.

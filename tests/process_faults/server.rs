@@ -6,7 +6,12 @@ use lock_recipes::{GuardState, LostReason, SessionHealth};
 use test_rig::history::monotonic_now;
 use tokio::time::sleep;
 
-use crate::{LONG, PATH, SHORT, assert_nothing_left, mutex, server, session, start};
+use crate::{
+    LONG, PATH, SHORT, assert_nothing_left, holder_and_waiter, mutex, server, session, start,
+};
+
+/// Of a session whose server is halted eight times, for up to twice as long.
+const HALTED: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_is_killed_and_back_within_the_session_changes_nothing() {
@@ -52,13 +57,8 @@ async fn server_that_is_killed_for_longer_than_the_session_is_too_late_for_the_h
         session(&ensemble, SHORT).await,
         session(&ensemble, LONG).await,
     );
-    let held = mutex(&short).acquire().await.unwrap();
-    let waiter = mutex(&long);
-    let waiter = tokio::spawn(async move {
-        let granted = waiter.acquire().await.unwrap();
-        (monotonic_now(), granted)
-    });
-    ensemble.await_children(PATH, 2).await;
+    let queued = async || drop(ensemble.await_children(PATH, 2).await);
+    let (held, waiter) = holder_and_waiter(&short, &long, queued).await;
 
     server(&ensemble).kill().await.unwrap();
     let lost = held.lost().await;
@@ -90,18 +90,13 @@ async fn server_that_is_killed_for_longer_than_the_session_is_too_late_for_the_h
 async fn server_that_does_not_run_for_a_while_lets_nobody_in_too_early() {
     let ensemble = start().await;
     let (short, long) = (
-        session(&ensemble, SHORT).await,
+        session(&ensemble, HALTED).await,
         session(&ensemble, LONG).await,
     );
     for tenths in [1, 4, 6, 8, 10, 12, 15, 20] {
-        let pause = SHORT * tenths / 10;
-        let held = mutex(&short).acquire().await.unwrap();
-        let waiter = mutex(&long);
-        let waiter = tokio::spawn(async move {
-            let granted = waiter.acquire().await.unwrap();
-            (monotonic_now(), granted)
-        });
-        ensemble.await_children(PATH, 2).await;
+        let pause = HALTED * tenths / 10;
+        let queued = async || drop(ensemble.await_children(PATH, 2).await);
+        let (held, waiter) = holder_and_waiter(&short, &long, queued).await;
         server(&ensemble).pause().unwrap();
         let silent_from = monotonic_now();
         sleep(pause).await;
@@ -112,7 +107,7 @@ async fn server_that_does_not_run_for_a_while_lets_nobody_in_too_early() {
         let silent = Duration::from_nanos(asked - silent_from);
         // Nothing was acknowledged since, so this holds on the busiest machine.
         assert!(
-            !was_valid || silent < SHORT / 2,
+            !was_valid || silent < HALTED / 2,
             "valid after {silent:?} of silence"
         );
         assert!(
@@ -125,7 +120,7 @@ async fn server_that_does_not_run_for_a_while_lets_nobody_in_too_early() {
         let notified = tokio::select! {
             biased;
             _ = held.lost() => monotonic_now(),
-            () = sleep(2 * SHORT) => monotonic_now(),
+            () = sleep(2 * HALTED) => monotonic_now(),
         };
         // A guard that was invalid before the server ran again needs no time of this thread to know.
         let held_until = if was_valid { notified } else { checked };

@@ -82,6 +82,12 @@ impl Stage {
         timeout(PATIENCE, read).await.unwrap();
     }
 
+    /// Waits until so many watches are set.
+    async fn watched(&self, count: usize) {
+        let watches = async || (self.ensemble.watch_count().await == count).then_some(());
+        self.ensemble.until("watches", watches).await;
+    }
+
     /// Waits until there has been no frame for a moment.
     async fn quiet(&self) {
         let mut before = None;
@@ -206,6 +212,8 @@ async fn lock_that_is_handed_over_and_given_back_at_once_is_two_deletes_on_a_rea
         let next = theirs.clone();
         let next = tokio::spawn(async move { next.acquire().await.unwrap().release().await });
         stage.ensemble.await_children(PATH, 2).await;
+        // The holder's own, and the waiter's two.
+        stage.watched(3).await;
         let handed_over = async {
             let since = Instant::now();
             held.release().await.unwrap();
@@ -308,9 +316,10 @@ fn seat_path(seat: usize) -> String {
 /// A granted waiter: its connection and its guard.
 type Granted = (u64, MutexGuard);
 
-/// Lets all sessions but the first queue up after it. The receiver gets the grants.
+/// Lets all sessions but the first queue up after it, until they watch. The receiver gets the grants.
 async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<Granted> {
     let (grants, granted) = mpsc::unbounded_channel();
+    let mut watches = 0;
     for (ahead, (session, connection)) in sessions.iter().zip(1..).enumerate() {
         let (lock, grants) = (mutex(session), grants.clone());
         tokio::spawn(async move {
@@ -319,10 +328,11 @@ async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<G
             grants.send((connection, guard)).ok();
         });
         stage.ensemble.await_children(PATH, ahead + 1).await;
+        // Each watches its own node and the two ahead of it, if there are any. A holder that did not wait watches its
+        // node after it has held for a while.
+        watches += (ahead + 1).min(3);
+        stage.watched(watches).await;
     }
-    // A holder that did not wait watches its node after it has held for a while.
-    let first = stage.proxy.on(Direction::ToServer).connection(1);
-    first.opcode(Opcode::GetData).seen().await;
     granted
 }
 
@@ -385,8 +395,6 @@ async fn lock_of_three_contenders_is_three_listings_on_a_real_server() {
     first.release().await.unwrap();
     let turns = async {
         let mut granted = queue(&stage, &sessions).await;
-        // All watches are set by then.
-        stage.quiet().await;
         for _ in &sessions {
             let (_, held) = granted.recv().await.unwrap();
             held.release().await.unwrap();

@@ -5,13 +5,14 @@ mod tries;
 mod unsettled;
 
 use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, poll};
 use lock_recipes::{
-    AcquireError, ConfigError, Error, FencingToken, InterProcessMutex, InterProcessReadWriteLock,
-    LockOptions, LostReason, MutexGuard, Owner, Session,
+    Acquire, AcquireError, ConfigError, Error, FencingToken, InterProcessMutex,
+    InterProcessReadWriteLock, LockOptions, LostReason, MutexGuard, Owner, Session,
 };
 use test_rig::{
     MemoryEnsemble, Operation, TestEnsemble, on_ensembles_of_their_own, on_every_ensemble,
@@ -131,18 +132,33 @@ async fn another_process_waits_for_no_more_sections_than_promised(ensemble: Test
     granted.release().await.unwrap();
 }
 
+/// Waits until there are two nodes. False if the contender gave up before.
+async fn is_queued(ensemble: &TestEnsemble, contender: &mut Pin<Box<Acquire<MutexGuard>>>) -> bool {
+    ensemble
+        .until("our node", async || {
+            if let Poll::Ready(ended) = poll!(contender.as_mut()) {
+                assert!(ended.is_err(), "granted beside the holder");
+                return Some(false);
+            }
+            (ensemble.children(PATH).await.len() == 2).then_some(true)
+        })
+        .await
+}
+
 async fn who_gives_up_leaves_its_place_in_the_queue_to_the_next(ensemble: TestEnsemble) {
     let (ours, others) = (ensemble.session().await, ensemble.session().await);
     let (lock, other) = (mutex(&ours, 9), mutex(&others, 0));
     let held = other.acquire().await.unwrap();
-    let head = lock.acquire().timeout(Duration::from_millis(200));
-    let mut head = Box::pin(head);
-    ensemble
-        .until("our node", async || {
-            assert!(poll!(head.as_mut()).is_pending());
-            (ensemble.children(PATH).await.len() == 2).then_some(())
-        })
-        .await;
+    let mut patience = Duration::from_millis(200);
+    let mut head = Box::pin(lock.acquire().timeout(patience));
+    // On a busy machine its time may be up before its node is seen. The next one has more.
+    while !is_queued(&ensemble, &mut head).await {
+        // Behind what this session has sent, so that its node is not yet to come.
+        lock.participants().await.unwrap();
+        ensemble.await_children(PATH, 1).await;
+        patience *= 4;
+        head = Box::pin(lock.acquire().timeout(patience));
+    }
     let before = ensemble.children(PATH).await;
     let (grants, mut granted) = mpsc::unbounded_channel();
     let mut second = lock.acquire().boxed();

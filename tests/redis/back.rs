@@ -8,9 +8,9 @@ use test_rig::RedisServer;
 use tokio::time::timeout;
 
 use super::wires::Wires;
-use super::{PATH, PATIENCE, mutex, options, until, verified, waiting};
+use super::{PATH, PATIENCE, mutex, opened, options, until, verified, waiting};
 
-const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A primary, and a replica that may take its place.
 struct Pair {
@@ -68,7 +68,7 @@ async fn node_that_an_operator_removed_blocks_nobody_when_it_is_back() {
     pair.part(2).await;
     let removed = queue(&pair.replica).await[1].clone();
     let operator = options(SESSION_TIMEOUT).store(&pair.primary.url()).unwrap();
-    let operator = operator.connect().await.unwrap();
+    let operator = opened(&*operator).await;
     operator.delete(&format!("{PATH}/{removed}")).await.unwrap();
     until("another node", async || {
         let queue = queue(&pair.primary).await;
@@ -170,7 +170,7 @@ async fn node_of_a_lost_guard_blocks_nobody_when_it_is_back() {
     pair.part(2).await;
     let removed = queue(&pair.replica).await[0].clone();
     let operator = options(SESSION_TIMEOUT).store(&pair.primary.url()).unwrap();
-    let operator = operator.connect().await.unwrap();
+    let operator = opened(&*operator).await;
     operator.delete(&format!("{PATH}/{removed}")).await.unwrap();
     let told = timeout(PATIENCE, lost.lost()).await.unwrap();
     assert_eq!(told.reason, LostReason::NodeRemoved);

@@ -93,7 +93,7 @@ async fn deletion_during_an_outage_is_heard_after_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_stands_still_ends_no_session() {
     let server = RedisServer::start().await.unwrap();
-    let timeout_of = Duration::from_secs(3);
+    let timeout_of = Duration::from_secs(12);
     let here = session(&server, timeout_of).await;
     let there = session(&server, timeout_of).await;
     let guard = mutex(&here).acquire().await.unwrap();

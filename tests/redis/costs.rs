@@ -119,7 +119,8 @@ async fn failed_try_takes_one() {
     guard.release().await.unwrap();
 }
 
-/// One to queue up, one to release. Who is next but one is told that the first has gone, and need not look.
+/// One to queue up, one to release. Who is next but one is told that the first has gone, and need not look. The
+/// first, who has not waited, watches its node by one more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_off_in_a_long_queue_takes_two() {
     const WAITERS: u64 = 8;
@@ -130,6 +131,17 @@ async fn hand_off_in_a_long_queue_takes_two() {
     }
     let queue = async || {
         let guard = mutex(&sessions[0]).acquire().await.unwrap();
+        let node = format!("{{locks}}:n:{}", guard.members()[0].node_path);
+        let watch = format!("w{}", sessions[0].session_id().unwrap());
+        until("the holder's own watch", async || {
+            let watched = ["HEXISTS", &node, &watch];
+            server
+                .command::<bool>(&watched)
+                .await
+                .unwrap()
+                .then_some(())
+        })
+        .await;
         let mut waiters = Vec::new();
         for (ahead, session) in (1_usize..).zip(&sessions[1..]) {
             let lock = mutex(session);
@@ -148,7 +160,7 @@ async fn hand_off_in_a_long_queue_takes_two() {
             waiter.await.unwrap();
         }
     };
-    let most = 2 * (WAITERS + 1);
+    let most = 2 * (WAITERS + 1) + 1;
     let scripts = fewest(&server, most, queue).await;
     eprintln!("{scripts} scripts for {} hand-offs", WAITERS + 1);
     assert!(scripts <= most, "{scripts}");

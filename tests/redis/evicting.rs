@@ -34,7 +34,7 @@ async fn evict_the_queue(server: &RedisServer) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_learns_before_the_next_is_granted() {
     let server = RedisServer::start().await.unwrap();
-    let t = Duration::from_secs(4);
+    let t = Duration::from_secs(12);
     let (here, there) = (session(&server, t).await, session(&server, t).await);
     take_and_give_back(&here).await;
     let guard = mutex(&here).acquire().await.unwrap();

@@ -2,7 +2,7 @@
 
 use lock_recipes::SessionOptions;
 use redis::aio::MultiplexedConnection;
-use redis::{Client, RedisResult, Value, cmd};
+use redis::{AsyncConnectionConfig, Client, RedisResult, Value, cmd};
 use test_rig::RedisServer;
 
 use super::guide::block;
@@ -18,7 +18,12 @@ pub(super) async fn set_user(server: &RedisServer, name: &str) {
 
 async fn connected(url: &str) -> MultiplexedConnection {
     let client = Client::open(url).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // A busy machine may take longer than the half second of the defaults.
+    let patient = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&patient);
+    connection.await.unwrap()
 }
 
 async fn says(connection: &mut MultiplexedConnection, words: &[&str]) -> RedisResult<Value> {

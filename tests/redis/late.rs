@@ -10,7 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use super::wires::Wires;
 use super::{
-    PATH, PATIENCE, SOON, mutex, name, node, options, session, take_and_give_back, until, waiting,
+    PATH, PATIENCE, SOON, mutex, name, node, opened, options, session, take_and_give_back, until,
+    waiting,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,12 +53,9 @@ async fn unwatch_of_a_lost_connection_removes_no_later_watch() {
     let server = RedisServer::start().await.unwrap();
     let port = server.port();
     let wires = Wires::to(move |_| port).await;
-    let store = options(Duration::from_secs(8)).store(&wires.url()).unwrap();
-    let waiter = store.connect().await.unwrap();
-    let direct = options(Duration::from_secs(8))
-        .store(&server.url())
-        .unwrap();
-    let holder = direct.connect().await.unwrap();
+    let options = || options(Duration::from_secs(20));
+    let waiter = opened(&*options().store(&wires.url()).unwrap()).await;
+    let holder = opened(&*options().store(&server.url()).unwrap()).await;
     holder
         .create(&node("/d", NodeMode::Persistent))
         .await

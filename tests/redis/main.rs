@@ -53,12 +53,13 @@ mod watching;
 #[path = "../support/wires.rs"]
 mod wires;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_recipes::{
     Error, InterProcessMutex, LockGuard, Redis, RedisBuilder, Session, VerifyError,
 };
-use recipes_core::{NewNode, NodeMode};
+use recipes_core::{NewNode, NodeMode, Nodes, NodesError, Store};
 use test_rig::RedisServer;
 
 const PATH: &str = "/locks/orders";
@@ -110,6 +111,15 @@ async fn verified(guard: &LockGuard) {
         verified => Some(verified),
     });
     verified.await.unwrap();
+}
+
+/// Opens a session of a store. A try ends after a quarter of its timeout, which may be short for a busy machine.
+async fn opened(store: &dyn Store) -> Arc<dyn Nodes> {
+    let opened = until("a session", async || match store.connect().await {
+        Err(NodesError::Unknown(_)) => None,
+        opened => Some(opened),
+    });
+    opened.await.unwrap()
 }
 
 /// Cuts all connections but the operator's.

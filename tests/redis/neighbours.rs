@@ -107,7 +107,7 @@ async fn sentinel_that_hangs_does_not_hide_the_next() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_at_once_with_a_replica_that_is_far() {
-    const TASKS: usize = 64;
+    const TASKS: usize = 256;
     let primary = RedisServer::start().await.unwrap();
     let port = primary.port();
     // One confirmation after the other would take longer than a connection may be silent.
@@ -123,7 +123,7 @@ async fn many_requests_at_once_with_a_replica_that_is_far() {
     })
     .await;
     let wires = Wires::to(move |_| port).await;
-    let here = options(Duration::from_secs(16))
+    let here = options(Duration::from_secs(120))
         .replicas(1)
         .connect(&wires.url())
         .await

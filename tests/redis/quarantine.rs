@@ -8,7 +8,7 @@ use test_rig::{RedisServer, StoreClock};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::absent::Absent;
-use super::{PATH, PATIENCE, SOON, mutex, waiting};
+use super::{PATH, PATIENCE, SOON, mutex, opened, waiting};
 
 const LONG: Duration = Duration::from_secs(600);
 const HALF_OF_LONG_US: i64 = 300_000_000;
@@ -72,7 +72,7 @@ async fn store_that_is_flushed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_that_goes_during_the_quarantine_is_not_granted() {
     let server = forgetful().await;
-    let session_timeout = Duration::from_secs(6);
+    let session_timeout = Duration::from_secs(12);
     let builder = || Redis::builder().session_timeout(session_timeout);
     let first = builder().connect(&server.url()).await.unwrap();
     let second = builder().connect(&server.url()).await.unwrap();
@@ -87,12 +87,8 @@ async fn node_that_goes_during_the_quarantine_is_not_granted() {
         .command(&["ZRANGE", &children, "0", "-1"])
         .await
         .unwrap();
-    let operator = builder()
-        .store(&server.url())
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
+    let operator = builder().store(&server.url()).unwrap();
+    let operator = opened(&*operator).await;
     operator
         .delete(&format!("{PATH}/{}", names[0]))
         .await

@@ -222,7 +222,7 @@ async fn what_is_wrong_before_anything_is_sent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushall_under_a_holder_is_told() {
     let server = RedisServer::start().await.unwrap();
-    let timeout = Duration::from_secs(12);
+    let timeout = Duration::from_secs(40);
     let session = session(&server, timeout).await;
     let guard = mutex(&session).acquire().await.unwrap();
     let token = guard.fencing_token();

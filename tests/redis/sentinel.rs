@@ -23,7 +23,7 @@ async fn session_goes_on_at_the_primary_that_sentinel_names() {
     .await;
     let url = format!("redis+sentinel://127.0.0.1:{}/orders", sentinel.port());
     let opened = Redis::builder()
-        .session_timeout(Duration::from_secs(30))
+        .session_timeout(Duration::from_secs(60))
         .new_server()
         .replicas(1)
         .connect(&url);

@@ -61,7 +61,7 @@ async fn waiter_is_woken_although_another_of_its_session_has_given_up() {
         waiting(&server, 2).await;
         sleep(Duration::from_millis(300)).await;
         guard.release().await.unwrap();
-        match timeout(Duration::from_secs(5), waiter).await {
+        match timeout(SOON, waiter).await {
             Ok(next) => drop(next.unwrap().unwrap().release().await.unwrap()),
             Err(_) => {
                 hung += 1;

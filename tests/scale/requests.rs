@@ -102,8 +102,8 @@ async fn request(session: Session, number: usize) -> Ended {
 /// Half the pace at which this machine serves a service now. What it does not serve without a halt says
 /// nothing about one.
 async fn pace_of_this_machine(session: &Session) -> Duration {
-    let mut each = EACH_BESIDE_OTHERS;
-    while each < SLOWEST {
+    let (mut each, started) = (EACH_BESIDE_OTHERS, Instant::now());
+    while started.elapsed() < PATIENCE {
         let (mut service, begun) = (Service::new(session, each), Instant::now());
         // As long as three rows, and as requests take that are served late.
         while begun.elapsed() < each * IN_A_ROW * 3 + WAITS * 4 {
@@ -115,8 +115,11 @@ async fn pace_of_this_machine(session: &Session) -> Duration {
         }
         service.requests.join_all().await;
         each *= 2;
+        if each > SLOWEST {
+            each = EACH_BESIDE_OTHERS;
+        }
     }
-    panic!("not even one request in {each:?} is served");
+    panic!("not even one request in {SLOWEST:?} is served");
 }
 
 /// After which time all requests in a row are served again, if the ensemble stands still.

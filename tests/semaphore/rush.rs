@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_recipes::{InterProcessSemaphore, SemaphorePermit};
+use lock_recipes::{InterProcessSemaphore, SemaphorePermit, Session};
 use test_rig::{TestEnsemble, on_every_ensemble};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -36,24 +36,66 @@ async fn rush_for_several_permits(ensemble: TestEnsemble) {
 /// What is held now.
 #[derive(Default)]
 struct Held {
-    permits: Mutex<Vec<(usize, Arc<SemaphorePermit>)>>,
+    grants: Mutex<Vec<Grant>>,
+    /// The session that the operator ends now. Its permits do not count: the next contender may be granted before its
+    /// client hears of the end.
+    ending: Mutex<Option<usize>>,
     /// The most that were valid at a time.
     most: AtomicUsize,
 }
 
+struct Grant {
+    number: usize,
+    session: usize,
+    permit: Arc<SemaphorePermit>,
+}
+
 impl Held {
     /// Counts everything that is valid. A guard that is granted meanwhile is counted later.
-    fn add(&self, number: usize, permit: &Arc<SemaphorePermit>) {
-        let mut held = self.permits.lock().unwrap();
-        held.push((number, Arc::clone(permit)));
-        let valid = held.iter().filter(|(_, it)| it.is_valid());
-        let valid: usize = valid.map(|(_, it)| it.count()).sum();
+    fn add(&self, grant: Grant) {
+        let mut grants = self.grants.lock().unwrap();
+        grants.push(grant);
+        let ending = *self.ending.lock().unwrap();
+        let valid = grants
+            .iter()
+            .filter(|it| Some(it.session) != ending && it.permit.is_valid());
+        let valid: usize = valid.map(|it| it.permit.count()).sum();
         assert!(valid <= PERMITS, "{valid} permits of {PERMITS} are held");
         self.most.fetch_max(valid, Ordering::Relaxed);
     }
 
     fn remove(&self, number: usize) {
-        self.permits.lock().unwrap().retain(|(it, _)| *it != number);
+        self.grants.lock().unwrap().retain(|it| it.number != number);
+    }
+
+    fn note_ending(&self, session: Option<usize>) {
+        *self.ending.lock().unwrap() = session;
+    }
+}
+
+/// Ends sessions in the course of the rounds.
+async fn end_sessions(
+    ensemble: &TestEnsemble,
+    sessions: &[Session],
+    held: &Held,
+    round: &AtomicUsize,
+) {
+    let mut random = fastrand::Rng::with_seed(7);
+    for turn in 1..=SESSIONS / 2 {
+        while round.load(Ordering::Relaxed) < turn * rounds() / SESSIONS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let number = random.usize(..SESSIONS);
+        let session = &sessions[number];
+        let id = ensemble
+            .until("a session", async || session.session_id())
+            .await;
+        held.note_ending(Some(number));
+        ensemble.expire(session).await;
+        // In memory the client may not have heard of it yet.
+        let is_over = async || (session.session_id() != Some(id)).then_some(());
+        ensemble.until("the end of a session", is_over).await;
+        held.note_ending(None);
     }
 }
 
@@ -67,8 +109,8 @@ async fn rush(ensemble: TestEnsemble, at_once: usize) {
     }
     let mut contenders = JoinSet::new();
     for contender in 0..CONTENDERS {
-        let session = &sessions[contender % SESSIONS];
-        let limit = InterProcessSemaphore::new(session, PATH, PERMITS).unwrap();
+        let session = contender % SESSIONS;
+        let limit = InterProcessSemaphore::new(&sessions[session], PATH, PERMITS).unwrap();
         let (held, round, lost) = (Arc::clone(&held), Arc::clone(&round), Arc::clone(&lost));
         contenders.spawn(async move {
             let mut random = fastrand::Rng::with_seed(contender as u64);
@@ -85,7 +127,11 @@ async fn rush(ensemble: TestEnsemble, at_once: usize) {
                     continue;
                 }
                 let permit = Arc::new(timeout(PATIENCE, acquire).await.unwrap().unwrap());
-                held.add(number, &permit);
+                held.add(Grant {
+                    number,
+                    session,
+                    permit: Arc::clone(&permit),
+                });
                 tokio::time::sleep(Duration::from_micros(random.u64(0..2_000))).await;
                 held.remove(number);
                 let permit = Arc::into_inner(permit).unwrap();
@@ -95,15 +141,7 @@ async fn rush(ensemble: TestEnsemble, at_once: usize) {
             }
         });
     }
-    let faults = async {
-        let mut random = fastrand::Rng::with_seed(7);
-        for turn in 1..=SESSIONS / 2 {
-            while round.load(Ordering::Relaxed) < turn * rounds / SESSIONS {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            ensemble.expire(&sessions[random.usize(..SESSIONS)]).await;
-        }
-    };
+    let faults = end_sessions(&ensemble, &sessions, &held, &round);
     let all = async {
         while let Some(contender) = contenders.join_next().await {
             contender.unwrap();

@@ -13,7 +13,7 @@ use lock_recipes::{
     Dialect, Error, FenceError, InterProcessMutex, LockOptions, Member, MultiLock, MutexGuard,
     Session, SessionOptions,
 };
-use test_rig::{PostgresServer, TestEnsemble, asked_for};
+use test_rig::{MariaDbServer, PostgresServer, TestEnsemble, asked_for};
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -25,10 +25,22 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 const SCHEDULES: usize = 54;
 /// Schedules that run at the same time.
 const SIDE_BY_SIDE: usize = 8;
+/// Those of the schedules before may not have ended yet.
+const CONNECTIONS_MAX: u16 = 500;
+
+async fn on_postgres() -> TestEnsemble {
+    let builder = PostgresServer::builder().max_connections(CONNECTIONS_MAX);
+    TestEnsemble::Postgres(builder.start().await.unwrap().into())
+}
+
+async fn on_mariadb() -> TestEnsemble {
+    let builder = MariaDbServer::builder().max_connections(CONNECTIONS_MAX);
+    TestEnsemble::MariaDb(builder.start().await.unwrap().into())
+}
 
 async fn on_both(test: impl AsyncFn(TestEnsemble)) {
-    test(test_rig::own::on_postgres().await).await;
-    test(test_rig::own::on_mariadb().await).await;
+    test(on_postgres().await).await;
+    test(on_mariadb().await).await;
 }
 
 /// When the holder loses the lock.
@@ -88,7 +100,12 @@ impl Stage {
 async fn delete(ensemble: Arc<TestEnsemble>, node: String) {
     let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
     let store = ensemble.store_at(None, options, SESSION_TIMEOUT);
-    let nodes = store.connect().await.unwrap();
+    let nodes = loop {
+        match store.connect().await {
+            Err(error) if error.is_transient() => {}
+            opened => break opened.unwrap(),
+        }
+    };
     while nodes.delete(&node).await.is_err_and(|it| it.is_transient()) {}
 }
 
@@ -207,12 +224,12 @@ async fn schedules(ensemble: TestEnsemble, schedule: impl AsyncFn(u64, &Stage)) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_postgres() {
-    schedules(test_rig::own::on_postgres().await, schedule).await;
+    schedules(on_postgres().await, schedule).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_a_holder_that_lost_its_lock_never_commits_on_mariadb() {
-    schedules(test_rig::own::on_mariadb().await, schedule).await;
+    schedules(on_mariadb().await, schedule).await;
 }
 
 const ISOLATIONS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
@@ -278,8 +295,7 @@ async fn two_phases(number: u64, stage: &Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fence_in_a_transaction_of_two_phases_is_refused_on_mariadb() {
-    let ensemble = test_rig::own::on_mariadb().await;
-    schedules(ensemble, two_phases).await;
+    schedules(on_mariadb().await, two_phases).await;
 }
 
 /// The same on PostgreSQL, whose locks stay until the second phase, whoever ends it.
@@ -334,7 +350,8 @@ async fn prepared(number: u64, stage: &Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fence_holds_until_the_second_phase_on_postgres() {
-    let builder = PostgresServer::builder().setting("max_prepared_transactions", "64");
+    let builder = PostgresServer::builder().max_connections(CONNECTIONS_MAX);
+    let builder = builder.setting("max_prepared_transactions", "64");
     let server = builder.start().await.unwrap();
     schedules(TestEnsemble::Postgres(server.into()), prepared).await;
 }

@@ -67,6 +67,10 @@ async fn handing_on_takes_three_statements_and_two_commits() {
     .await;
     let mut waiting = [second, acquires(&sessions[2])];
     until(&server, all_wait).await;
+    // Who has not waited watches its node a moment later, by a statement of its own.
+    let first = sessions[0].session_id().unwrap();
+    let watched = format!("EXISTS (SELECT FROM lock_recipes.watches WHERE session = {first})");
+    until(&server, &watched).await;
     server
         .sql("SELECT pg_stat_statements_reset()")
         .await

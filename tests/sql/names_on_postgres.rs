@@ -110,7 +110,9 @@ async fn set(server: &PostgresServer, path: &str) {
 }
 
 async fn session(url: &str) -> Session {
-    let opened = Postgres::builder().new_server().connect(url);
+    // A busy machine loses no session with it.
+    let builder = Postgres::builder().session_timeout(Duration::from_secs(60));
+    let opened = builder.new_server().connect(url);
     timeout(PATIENCE, opened).await.unwrap().unwrap()
 }
 

@@ -11,8 +11,20 @@ use tokio_postgres::{Client, NoTls};
 
 use super::PATIENCE;
 
+/// A busy machine loses no session with it.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
+/// An eighth of it is how long a call waits for a lock, and that is soon.
+const SHORT: Duration = Duration::from_secs(12);
+/// An eighth of it is longer than a machine is busy.
+const LONG: Duration = Duration::from_secs(240);
+
 async fn session(server: &PostgresServer) -> Session {
+    session_of(server, SESSION_TIMEOUT).await
+}
+
+async fn session_of(server: &PostgresServer, session_timeout: Duration) -> Session {
     let builder = Postgres::builder().new_server();
+    let builder = builder.session_timeout(session_timeout);
     builder.connect(&server.url()).await.unwrap()
 }
 
@@ -54,9 +66,16 @@ async fn connections_that_an_operator_ends_are_made_again_and_locks_are_kept() {
         let granted = tokio::spawn(async move { waiter.acquire().await.unwrap() });
         let waits = "(SELECT count(*) FROM lock_recipes.nodes WHERE o <> 0) = 2";
         until(&server, waits).await;
+        // Once all of them are made again that were ended before.
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE application_name = 'lock_recipes'";
-        assert_eq!(server.sql(end).await.unwrap().len(), 4);
+                   WHERE application_name = 'lock_recipes' AND (SELECT count(*) \
+                   FROM pg_stat_activity WHERE application_name = 'lock_recipes') = 4";
+        let ended = async {
+            while server.sql(end).await.unwrap().len() != 4 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, ended).await.unwrap();
         // What is sent before the session knows has no answer.
         let verified = async {
             while let Err(unanswered) = guard.verify().await {
@@ -202,8 +221,10 @@ async fn deletion_is_told_by_nobody_who_only_says_so() {
 
 #[tokio::test]
 async fn acquire_that_the_server_ends_because_of_a_deadlock_is_sent_again() {
-    let server = PostgresServer::start().await.unwrap();
-    let session = session(&server).await;
+    // Whoever waits looks for one once, after so long.
+    let server = PostgresServer::builder().setting("deadlock_timeout", "10s");
+    let server = server.start().await.unwrap();
+    let session = session_of(&server, LONG).await;
     let members = || ["/locks/a", "/locks/b"].map(Member::mutex);
     let both = MultiLock::new(&session, members()).unwrap();
     both.acquire().await.unwrap().release().await.unwrap();
@@ -226,7 +247,7 @@ async fn acquire_that_the_server_ends_because_of_a_deadlock_is_sent_again() {
 #[tokio::test]
 async fn transaction_that_locks_a_directory_for_long_delays_an_acquire_and_no_more() {
     let server = PostgresServer::start().await.unwrap();
-    let session = session(&server).await;
+    let session = session_of(&server, SHORT).await;
     let mutex = InterProcessMutex::new(&session, "/locks/a").unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
     let other = connection(&server).await;
@@ -250,7 +271,7 @@ async fn transaction_that_locks_a_directory_for_long_delays_an_acquire_and_no_mo
 async fn session_that_cannot_delete_all_of_its_nodes_is_closed_once() {
     let server = PostgresServer::builder().setting("track_functions", "pl");
     let server = server.start().await.unwrap();
-    let session = session(&server).await;
+    let session = session_of(&server, SHORT).await;
     let mutex = InterProcessMutex::new(&session, "/locks/a").unwrap();
     let guard = mutex.acquire().await.unwrap();
     let other = connection(&server).await;
@@ -332,7 +353,10 @@ fn enter(session: &Session, seen: i64) -> String {
 #[tokio::test]
 async fn tokens_rise_if_two_sessions_create_the_directory_of_a_lock() {
     let server = PostgresServer::start().await.unwrap();
-    let (one, two) = (session(&server).await, session(&server).await);
+    let (one, two) = (
+        session_of(&server, LONG).await,
+        session_of(&server, LONG).await,
+    );
     // The root of the locks is there.
     drop(
         InterProcessMutex::new(&one, "/locks/b")

@@ -10,7 +10,7 @@ use lock_recipes::Client;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use zookeeper_client::EventType;
+use zookeeper_client::{Error, EventType};
 
 use crate::operator::{Operator, key_of};
 use crate::store::Servers;
@@ -84,15 +84,20 @@ impl Observer {
         }
     }
 
-    /// Watches a node. The future that it returns completes when the node is deleted.
-    pub(crate) async fn deletion(&self, node: &str) -> impl Future<Output = ()> + use<> {
-        match self {
+    /// Watches a node. The future that it returns completes when the node is deleted. `None` if there is none. On a
+    /// database, this waits until there is one.
+    pub(crate) async fn deletion(&self, node: &str) -> Option<impl Future<Output = ()> + use<>> {
+        Some(match self {
             Self::ZooKeeper(clients) => {
                 let mut watchers = Vec::new();
                 for client in clients {
                     // A follower may not know the node yet.
                     client.sync(node).await.expect("a server");
-                    let (_, _, watcher) = client.get_and_watch_data(node).await.expect("a node");
+                    let watched = match client.get_and_watch_data(node).await {
+                        Err(Error::NoNode) => return None,
+                        watched => watched.expect("a server"),
+                    };
+                    let (_, _, watcher) = watched;
                     watchers.push(watcher.changed().boxed());
                 }
                 let deleted = async move {
@@ -102,11 +107,7 @@ impl Observer {
                 deleted.boxed()
             }
             Self::Etcd(client, operator) => {
-                let there = operator
-                    .node(node)
-                    .await
-                    .expect("a server")
-                    .expect("a node");
+                let there = operator.node(node).await.expect("a server")?;
                 // From its creation on, so nothing is missed in between.
                 let after = WatchOptions::new().with_start_revision(there.created + 1);
                 let news = client.watch_client().watch(key_of(node), Some(after)).await;
@@ -128,8 +129,7 @@ impl Observer {
                 let key = format!("__keyspace@0__:{{locks}}:n:{node}");
                 news.subscribe(key).await.expect("news");
                 // Otherwise it was deleted before.
-                let there = operator.node(node).await.expect("a server");
-                assert!(there.is_some(), "a node");
+                operator.node(node).await.expect("a server")?;
                 let deleted = async move {
                     let event = news.on_message().next().await.expect("an event");
                     let event: String = event.get_payload().expect("a word");
@@ -147,6 +147,6 @@ impl Observer {
                 };
                 deleted.boxed()
             }
-        }
+        })
     }
 }

@@ -105,7 +105,10 @@ impl Partition {
         let token = held.members().first().map(|it| it.fencing_token);
         let node = held.members().into_iter().map(|it| it.node_path).next();
         let node = node.expect("a member");
-        let deletion = stage.observer.deletion(&node).await;
+        let deletion = tokio::select! {
+            _ = held.lost() => return None,
+            deletion = stage.observer.deletion(&node) => deletion?,
+        };
         let waiter = lock(&stage.waiting, &self.recipe.behind(&directory));
         let waiter = tokio::spawn(waiter.acquire());
 

@@ -47,9 +47,18 @@ pub(crate) async fn output(mut command: Command) -> Output {
     output.expect("lockctl does not end").unwrap()
 }
 
-/// What it printed for people: one line, without internal details.
-pub(crate) fn said(output: &Output) -> String {
+/// What it printed for people, but for the line that a slow machine has it print before it is connected.
+pub(crate) fn lines(output: &Output) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let lines = said.split_inclusive('\n');
+    lines
+        .filter(|it| !it.ends_with(" has answered yet\n"))
+        .collect()
+}
+
+/// As [`lines`]: one, without internal details.
+pub(crate) fn said(output: &Output) -> String {
+    let said = lines(output);
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("lockctl: "), "{said}");
     assert!(!said.contains("panicked"), "{said}");

@@ -59,7 +59,12 @@ async fn next_in_line(ensemble: &TestEnsemble) -> (Session, JoinHandle<LockGuard
     let session = ensemble.session().await;
     let lock = mutex(&session);
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap().into() });
-    ensemble.await_children(PATH, 2).await;
+    // A slow machine may have lost the holder's session already.
+    let queued = async || {
+        let is_queued = ensemble.children(PATH).await.len() == 2;
+        (is_queued || waiting.is_finished()).then_some(())
+    };
+    ensemble.until("a second contender", queued).await;
     (session, waiting)
 }
 
@@ -69,8 +74,8 @@ fn token(guard: &LockGuard) -> i64 {
 
 /// So long that no deadline passes within a test.
 const LONG: &str = "--session-timeout=40s";
-/// For sessions whose deadline must pass.
-const SHORT: &str = "--session-timeout=4s";
+/// For sessions whose deadline must pass. A third of it is the patience with a slow machine until then.
+const SHORT: &str = "--session-timeout=12s";
 
 /// For locks that heartbeats keep for longer than the session timeout, on a machine that keeps each
 /// process waiting for a second and more.

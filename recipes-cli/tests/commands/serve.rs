@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use recipes_core::{LockGuard, Owner, Session};
 use recipes_multilock::{Member, MultiLock};
+use serde_json::Value;
 use test_rig::{Place, TestEnsemble, ZooKeeperServer, shared};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
 use zookeeper_client::Client;
 
+use self::http::Events;
 use crate::lockctl::{PATIENCE, lockctl};
 
 /// The pause between two scans.
@@ -67,6 +69,20 @@ impl Served {
         Self {
             address: address.to_owned(),
             process,
+        }
+    }
+}
+
+impl Served {
+    /// A new viewer, and its first event, once the store was seen: until then, a slow machine is told as trouble.
+    async fn viewed(&self) -> (Events, Value) {
+        loop {
+            let mut events = Events::of(&self.address).await;
+            let first = events.next().await.unwrap();
+            if first["seen_ms"].is_u64() && first["trouble"].is_null() {
+                return (events, first);
+            }
+            events.next().await.unwrap();
         }
     }
 }

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A server answers at once unless it is paused, dead or overloaded.
-pub(super) const REPLY_MAX: Duration = Duration::from_secs(5);
+/// A server answers at once unless it is paused or dead, or the machine is busy.
+pub(super) const REPLY_MAX: Duration = Duration::from_secs(30);
 /// The longest replies list one line for each watch or connection.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
 

@@ -21,8 +21,10 @@ use super::slot::Slot;
 const READY_MAX: Duration = Duration::from_secs(60);
 /// How often a server that starts is asked.
 const READY_POLL: Duration = Duration::from_millis(5);
-/// A server that listens answers within milliseconds.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// A server that listens answers within milliseconds, unless the machine is busy.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Whoever polls a server that starts asks it again after so long: it, or who has its port, may never answer.
+const POLL_MAX: Duration = Duration::from_secs(10);
 /// The end of the log that an error quotes.
 const LOG_TAIL_BYTES: usize = 4096;
 
@@ -164,7 +166,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// [`ServerError::Redis`] if the server refuses it or does not answer within 10 s.
+    /// [`ServerError::Redis`] if the server refuses it or does not answer within a minute.
     pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, ServerError> {
         let carried_out = async {
             let mut connection = self.connection().await?;
@@ -187,7 +189,10 @@ impl RedisServer {
     }
 
     async fn connection(&self) -> RedisResult<MultiplexedConnection> {
-        let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        // The defaults are a second and less. The caller has a limit for both together.
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let operator = &self.operator;
         operator
             .get_multiplexed_async_connection_with_config(&config)
@@ -306,11 +311,12 @@ impl RedisServer {
 
     /// Whether this very server answers. Another process may have taken the port first.
     async fn serves(&self) -> bool {
-        let info: Result<String, _> = self.command(&["INFO"]).await;
+        let info = timeout(POLL_MAX, self.command::<String>(&["INFO"])).await;
+        let info = info.ok().and_then(Result::ok);
         let config = self.folder.path().join("redis.conf").display().to_string();
         let is_this = |info: &String| info.lines().any(|line| line.ends_with(&config));
         // It answers this already while it loads its data.
-        info.is_ok_and(|info| is_this(&info) && !info.contains("loading:1"))
+        info.is_some_and(|info| is_this(&info) && !info.contains("loading:1"))
     }
 
     fn timed_out(&self, what: &'static str, waited: Duration) -> ServerError {

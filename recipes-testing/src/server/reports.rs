@@ -2,17 +2,24 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::error::ServerError;
 use super::four_letter::{self, Mode, Silence};
 use super::single::ZooKeeperServer;
+
+/// Whoever polls a role asks again after so long: a server that accepts a connection while it starts may never
+/// answer it.
+const ROLE_MAX: Duration = Duration::from_secs(5);
 
 impl ZooKeeperServer {
     /// Sends a four-letter word, such as `wchs` or `mntr`, and returns the reply.
     ///
     /// # Errors
     ///
-    /// [`ServerError::TimedOut`] if there is no reply within 5 s, as when the server is paused;
+    /// [`ServerError::TimedOut`] if there is no reply within 30 s, as when the server is paused;
     /// [`ServerError::NotRunning`], or [`ServerError::Io`] if the connection fails.
     pub async fn four_letter(&self, command: &str) -> Result<String, ServerError> {
         if self.pid().is_none() {
@@ -67,7 +74,8 @@ impl ZooKeeperServer {
 
     /// Returns the server's role, if it serves.
     pub(super) async fn mode(&self) -> Option<Mode> {
-        four_letter::mode(&self.four_letter("srvr").await.ok()?)
+        let said = timeout(ROLE_MAX, self.four_letter("srvr")).await;
+        four_letter::mode(&said.ok()?.ok()?)
     }
 
     async fn read<T>(

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::PeerError;
 use super::wire::{Command, Values};
 
-/// Longer than any command takes that does not wait for a lock: `open` gives up after 15 s.
+/// Longer than any command takes that does not wait for a lock: `open` gives up after 50 s.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(10);
 const STDERR_LINES_MAX: usize = 20;

@@ -206,8 +206,10 @@ async fn random_scripts_show_the_same_on_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_scripts_show_the_same_on_etcd() {
     let start = || {
-        // No script restarts the server, so nothing has to be kept.
-        let server = EtcdServer::builder().setting("unsafe-no-fsync", "true");
+        // No script restarts the server, so nothing has to be kept. It gives a write up after 5 s and two such timeouts.
+        let server = EtcdServer::builder()
+            .setting("unsafe-no-fsync", "true")
+            .setting("election-timeout", "20000");
         let world =
             async { Served::on(TestEnsemble::Etcd(server.start().await.unwrap().into())).await };
         world.map(World::Served).boxed()

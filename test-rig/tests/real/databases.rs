@@ -56,10 +56,10 @@ fn is_running(pid: u32) -> Result<bool, Box<dyn Error>> {
     Ok(test_kill_process(pid).is_ok())
 }
 
-/// A MariaDB speaks first. Returns whether it did.
-async fn greets(port: u16) -> Result<bool, Box<dyn Error>> {
+/// A MariaDB speaks first. Returns whether it did in this time.
+async fn greets(port: u16, time: Duration) -> Result<bool, Box<dyn Error>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let greeting = timeout(A_WHILE, stream.read_u8()).await;
+    let greeting = timeout(time, stream.read_u8()).await;
     Ok(greeting.is_ok_and(|it| it.is_ok()))
 }
 

@@ -295,16 +295,18 @@ async fn ensemble_comes_back_from_a_lost_quorum() -> Outcome {
 
 #[tokio::test]
 async fn ensemble_expires_a_session_on_whichever_server_it_is() -> Outcome {
-    let ensemble = ZooKeeperEnsemble::start(3).await?;
+    const SESSION_TIMEOUT: Duration = Duration::from_secs(120);
+    let builder = ZooKeeperServer::builder().max_session_timeout(SESSION_TIMEOUT);
+    let ensemble = builder.start_ensemble(3).await?;
     for server in ensemble.servers() {
-        let connector = Client::connector().with_session_timeout(PATIENCE);
+        let connector = Client::connector().with_session_timeout(SESSION_TIMEOUT);
         let owner = connector.connect(&server.connect_string()).await?;
         create(&owner, "/held", CreateMode::Ephemeral).await?;
         let mut states = owner.state_watcher();
         ensemble.expire(session_of(&owner, "/held").await?).await?;
         // Long before the client misses the reply to a heartbeat, which is due after a third of its
         // timeout.
-        until_expired(&mut states, PATIENCE / 4).await?;
+        until_expired(&mut states, SESSION_TIMEOUT / 4).await?;
         let observer = server.client().await?;
         observer.sync("/").await?;
         assert!(!exists(&observer, "/held").await?);

@@ -86,7 +86,7 @@ async fn holder_that_reconnects_slowly_keeps_its_lock_and_its_session() {
     const EACH_WAY: Duration = Duration::from_millis(150);
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
-    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(40)).await;
     let held = mutex(&session).acquire().await.unwrap();
     proxy.set_latency(EACH_WAY);
     for _ in 0..3 {
@@ -138,7 +138,7 @@ async fn lock_is_not_lost_because_a_local_session_on_a_follower_that_lags_does_n
 async fn server_that_does_not_answer_in_time_is_asked_less_and_less_often() {
     let server = ZooKeeperServer::start().await.unwrap();
     let proxy = proxy(&server).await;
-    let session = connect(&proxy.connect_string(), Duration::from_secs(12)).await;
+    let session = connect(&proxy.connect_string(), Duration::from_secs(40)).await;
     let held = mutex(&session).acquire().await.unwrap();
     let asked = proxy.on(Direction::ToServer).opcode(Opcode::Connect);
     let before = asked.clone().count();
@@ -146,5 +146,5 @@ async fn server_that_does_not_answer_in_time_is_asked_less_and_less_often() {
     proxy.cut_all(Cut::Reset);
     timeout(PATIENCE, held.lost()).await.unwrap();
     let asked = asked.count() - before;
-    assert!((2..=6).contains(&asked), "{asked} times in 6 s");
+    assert!((2..=6).contains(&asked), "{asked} times in 20 s");
 }

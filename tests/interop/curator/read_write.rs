@@ -53,6 +53,8 @@ async fn four_of_ours_and_four_of_curators_read_and_write_in_one_queue() {
     let lock = stage.read_write().await;
     let store = stage.counter(COUNTERS[0]).await;
     stage.counter(COUNTERS[1]).await;
+    // The server would delete a container between two grants, and count from 0 again.
+    stage.ensemble.create(PATH, b"").await;
 
     // The lock is held until all contenders are in the queue.
     let held = lock.write().await.unwrap();

@@ -9,7 +9,9 @@ use super::{PATH, PATIENCE, Stage};
 
 /// Within this time a holder that gives way has let the next contender in. We need 250 ms of it if
 /// our holder did not wait.
-const ONWARDS_MAX: Duration = Duration::from_secs(5);
+const ONWARDS_MAX: Duration = Duration::from_secs(30);
+/// So the end of a session of Curator's lets nobody in within that time.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn node(guard: &LockGuard) -> String {
     guard.members()[0].node_path.clone()
@@ -28,7 +30,7 @@ async fn watched(stage: &Stage, count: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_asks_us_and_gets_the_lock() {
-    let stage = Stage::set_up_alone().await;
+    let stage = Stage::set_up_alone(SESSION_TIMEOUT).await;
     for is_watched in [false, true] {
         let held = stage.mutex().acquire().await.unwrap();
         if is_watched {
@@ -49,7 +51,7 @@ async fn curator_asks_us_and_gets_the_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_asks_us_while_we_wait() {
-    let stage = Stage::set_up_alone().await;
+    let stage = Stage::set_up_alone(SESSION_TIMEOUT).await;
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();
     let ours = tokio::spawn(lock.acquire());
@@ -70,7 +72,7 @@ async fn curator_asks_us_while_we_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_ask_curator_and_get_the_lock() {
-    let stage = Stage::set_up_alone().await;
+    let stage = Stage::set_up_alone(SESSION_TIMEOUT).await;
     stage.curator.make_revocable("m").await.unwrap();
     assert!(stage.curator.acquire("t", "m", None).await.unwrap());
     let lock = stage.mutex();

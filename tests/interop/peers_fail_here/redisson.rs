@@ -248,7 +248,8 @@ async fn holder_that_slept_past_its_lease_writes_where_ours_is_invalid_and_refus
     };
     operator.create(&data).await.unwrap();
     let ours = Sleeper::holding(server.url());
-    let there = session(&server.url(), SESSION_TIMEOUT).await;
+    // It is granted after the sleeper's session, and must keep the lock until that one has woken.
+    let there = session(&server.url(), 10 * SESSION_TIMEOUT).await;
     let granted = soon(mutex(&there, OURS).acquire()).await.unwrap();
     assert!(granted.fencing_token() > ours.token);
     let written = granted.transaction().set("/data", "of the next");

@@ -15,7 +15,7 @@ use super::{OURS, PATIENCE, THEIRS, mutex};
 async fn timeout_of_a_set_adds_up_where_ours_is_one_deadline() {
     let stage = Stage::set_up(SESSION_TIMEOUT, PATIENCE).await;
     let (ensemble, curator) = (&stage.ensemble, &stage.curator);
-    let limit = Duration::from_secs(3);
+    let limit = Duration::from_secs(10);
 
     let paths = members_of(THEIRS);
     for (lock, path) in ["first", "second"].into_iter().zip(&paths) {

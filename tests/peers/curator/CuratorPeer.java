@@ -46,7 +46,9 @@ import org.apache.zookeeper.data.Stat;
 
 /** Real Curator recipes, driven by one command a line on stdin. The protocol is in ../README.md. */
 public final class CuratorPeer {
-    private static final int CONNECT_MS_MAX = 15_000;
+    private static final int CONNECT_MS_MAX = 50_000;
+    /** Curator's own default, after which it fails a request that finds no connection. */
+    private static final int CONNECTION_MS = 15_000;
     private static final int RETRY_EVERY_MS = 100;
 
     private final PrintStream answers;
@@ -165,7 +167,7 @@ public final class CuratorPeer {
         CuratorFrameworkFactory.Builder builder = CuratorFrameworkFactory.builder()
                 .connectString(words.next("CONNECT"))
                 .sessionTimeoutMs(words.number("SESSION_MS"))
-                .connectionTimeoutMs(CONNECT_MS_MAX)
+                .connectionTimeoutMs(CONNECTION_MS)
                 .retryPolicy(new ExponentialBackoffRetry(100, 5));
         String namespace = words.nextOr("");
         if (!namespace.isEmpty()) {

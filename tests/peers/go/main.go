@@ -13,7 +13,7 @@ import (
 	"go-peer/wire"
 )
 
-const connectMax = 15 * time.Second
+const connectMax = 50 * time.Second
 
 type peer struct {
 	mutex   sync.Mutex

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock, ReadLock, WriteLock
 
-CONNECT_SECONDS_MAX = 15
+CONNECT_SECONDS_MAX = 50
 # Far above any healthy wait: contention that lost a wake-up fails with a message, not by hanging.
 CONTENDED_WAIT_SECONDS_MAX = 60
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::family::Family;
 use super::process::{ended, pid, signal};
 use super::{LONG, PATH, mutex, server, start};
-use crate::lockctl::{PATIENCE, lockctl, output};
+use crate::lockctl::{PATIENCE, lines, lockctl, output};
 
 /// Starts it, and returns its messages.
 fn spawned(mut command: Command) -> (Child, Lines<BufReader<ChildStderr>>) {
@@ -82,7 +82,7 @@ async fn what_happens_is_logged_where_that_is_asked_for() {
         command.envs(log.map(|it| ("LOCKCTL_LOG", it)));
         output(command)
     };
-    assert_eq!(run(None).await.stderr, b"");
+    assert_eq!(lines(&run(None).await), "");
     let debug = String::from_utf8(run(Some("debug")).await.stderr).unwrap();
     assert!(debug.contains("DEBUG") && debug.contains(PATH), "{debug}");
     let of_one = String::from_utf8(run(Some("lock_recipes=info")).await.stderr).unwrap();

@@ -7,8 +7,8 @@ use tokio::process::Command;
 use super::family::Family;
 use super::process::ended;
 use super::terminal::Terminal;
-use super::{LONG, PATH, SHORT, server, start};
-use crate::lockctl::{output, said, set_environment};
+use super::{KEPT, KEPT_FOR, LONG, PATH, server, start};
+use crate::lockctl::{lines, output, said, set_environment};
 
 const LOCKCTL: &str = env!("CARGO_BIN_EXE_lockctl");
 
@@ -16,7 +16,7 @@ const LOCKCTL: &str = env!("CARGO_BIN_EXE_lockctl");
 fn started_by(program: &[&str], family: &Family, connect: &str, script: &str) -> Command {
     let mut command = Command::new("setsid");
     command.args(["env", "--default-signal"]).args(program);
-    command.args([LOCKCTL, "run", SHORT, PATH, "--", "sh", "-c", script]);
+    command.args([LOCKCTL, "run", KEPT, PATH, "--", "sh", "-c", script]);
     set_environment(&mut command, connect);
     command.current_dir(family.path("."));
     command.stdin(Stdio::null()).kill_on_drop(true);
@@ -33,7 +33,7 @@ async fn caller_that_ignores_the_ends_of_its_children_gets_the_code_of_the_comma
     let run = started_by(&["--ignore-signal=CHLD"], &family, &connect, script);
     let ran = output(run).await;
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
-    assert_eq!(ran.stderr, b"");
+    assert_eq!(lines(&ran), "");
     let ignored = family.read("ignored");
     let ignored = ignored.trim_start_matches("SigIgn:").trim();
     let ignored = u64::from_str_radix(ignored, 16).unwrap();
@@ -65,8 +65,9 @@ async fn limit_on_the_size_of_files_ends_the_command_and_not_lockctl() {
         "ulimit -f 0; exec \"$@\" 2> said",
         "-",
     ];
-    let script = "sleep 6; sh -c 'echo word > file'; exit $?";
-    let mut run = started_by(&limited, &family, &connect, script);
+    let kept_for = KEPT_FOR.as_secs();
+    let script = format!("sleep {kept_for}; sh -c 'echo word > file'; exit $?");
+    let mut run = started_by(&limited, &family, &connect, &script);
     run.env("LOCKCTL_LOG", "debug");
     let mut run = run.spawn().unwrap();
     assert_eq!(ended(&mut run).await, Some(128 + 25));

@@ -83,7 +83,7 @@ async fn command_that_is_asked_in_time_ends_in_good_order_before_the_lock_is_los
     let family = Family::new();
     let script = "trap 'echo tidy > tidied; exit 0' TERM; : > ready; while :; do sleep 0.05; done";
     let mut run = family
-        .run(&proxy.connect_string(), &[SHORT, PATH], script)
+        .run(&proxy.connect_string(), &[LONG, PATH], script)
         .spawn()
         .unwrap();
     let ready = async || family.path("ready").exists().then_some(());

@@ -7,10 +7,12 @@ use tokio::time::timeout;
 
 use super::family::Family;
 use super::process::{pid, signal};
-use super::{PATH, SHORT, next_in_line, server, start};
+use super::{PATH, next_in_line, server, start};
 use crate::lockctl::PATIENCE;
 
 const MISSES_MAX: usize = 10;
+/// The session is lost in each round.
+const BRIEF: &str = "--session-timeout=4s";
 
 /// The result of a `lockctl` that is halted as soon as it has a supervisor, and resumed when another
 /// contender has the lock: its code and output, and whether the command ran.
@@ -18,7 +20,7 @@ async fn halted_at_the_start(on_lost: &str) -> (Option<i32>, String, bool) {
     let ensemble = start().await;
     let connect = server(&ensemble).connect_string();
     let family = Family::new();
-    let arguments = [SHORT, "--on-lost", on_lost, PATH];
+    let arguments = [BRIEF, "--on-lost", on_lost, PATH];
     // The command still runs then, whenever `lockctl` is halted.
     let script = "echo ran > ran; until [ -e granted ]; do sleep 0.05; done";
     let mut command = family.run(&connect, &arguments, script);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use recipes_zookeeper::{ZooKeeper, ZooKeeperBuilder};
 use serde_json::{Value, json};
 
-use super::http::Events;
 use super::{Served, connect, deadlock, lock, start};
 use crate::lockctl::{lockctl, output};
 
@@ -35,12 +34,8 @@ async fn first_event_has_what_the_commands_print_and_later_ones_what_has_changed
 
     let connect = connect(&ensemble);
     let served = Served::start(&connect, &[]).await;
-    let mut events = Events::of(&served.address).await;
-    let first = events.next().await.unwrap();
-    assert_eq!(
-        (&first["full"], &first["trouble"]),
-        (&json!(true), &Value::Null)
-    );
+    let (mut events, first) = served.viewed().await;
+    assert_eq!(first["full"], true);
     let printed = async |task| -> Value {
         let ran = output(lockctl(&connect, &["--json", task])).await;
         serde_json::from_slice(&ran.stdout).unwrap()
@@ -64,8 +59,7 @@ async fn first_event_has_what_the_commands_print_and_later_ones_what_has_changed
         (vec![], &json!(["/locks/new"]))
     );
 
-    let mut second = Events::of(&served.address).await;
-    assert_eq!(second.next().await.unwrap()["changed"], first["changed"]);
+    assert_eq!(served.viewed().await.1["changed"], first["changed"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +69,7 @@ async fn hostile_names_and_data_stay_data() {
     let path = "/locks/<img src=x onerror=alert(1)>";
     let _held = lock(&session, path).acquire().await.unwrap();
     let served = Served::start(&connect(&ensemble), &[]).await;
-    let event = Events::of(&served.address).await.next().await.unwrap();
+    let (_, event) = served.viewed().await;
     assert_eq!(paths(&event), [path]);
     assert_eq!(event["changed"][0]["contenders"][0]["data"], HOSTILE);
 }
@@ -86,7 +80,7 @@ async fn data_that_no_lock_needs_is_cut() {
     let session = ensemble.session_with(identity(&"é".repeat(100_000))).await;
     let _held = lock(&session, "/locks/a").acquire().await.unwrap();
     let served = Served::start(&connect(&ensemble), &[]).await;
-    let event = Events::of(&served.address).await.next().await.unwrap();
+    let (_, event) = served.viewed().await;
     let data = event["changed"][0]["contenders"][0]["data"]
         .as_str()
         .unwrap();

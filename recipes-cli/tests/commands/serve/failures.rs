@@ -1,7 +1,7 @@
 //! Failures that the page reports while it goes on, because they may soon be over.
 
 use recipes_zookeeper::{Acls, ZooKeeper};
-use serde_json::json;
+use serde_json::{Value, json};
 use test_rig::{Direction, FaultProxy, Opcode};
 use tokio::time::timeout;
 
@@ -16,8 +16,8 @@ async fn root_that_does_not_exist_is_told_until_it_does() {
     let ensemble = start().await;
     let served = Served::start(&connect(&ensemble), &["/locks"]).await;
     let mut events = Events::of(&served.address).await;
-    let first = events.next().await.unwrap();
-    assert_eq!(first["trouble"], "\"/locks\" does not exist");
+    let told = "\"/locks\" does not exist";
+    events.until(|it| it["trouble"] == told).await;
     let session = ensemble.session().await;
     let _held = lock(&session, PATH).acquire().await.unwrap();
     let event = events.until(|it| it["changed"] != json!([])).await;
@@ -37,10 +37,12 @@ async fn what_is_closed_is_told_and_does_not_hide_the_rest() {
     let _closed = lock(&session, PATH).acquire().await.unwrap();
     let first = async |arguments: &[&str]| {
         let served = Served::start(&connect(&ensemble), arguments).await;
-        Events::of(&served.address).await.next().await.unwrap()
+        served.viewed().await.1
     };
-    let closed = first(&[PATH]).await;
-    assert_eq!(closed["trouble"], "not authorized to use \"/locks/a\"");
+    let served = Served::start(&connect(&ensemble), &[PATH]).await;
+    let mut events = Events::of(&served.address).await;
+    let told = "not authorized to use \"/locks/a\"";
+    let closed = events.until(|it| it["trouble"] == told).await;
     assert_eq!(closed["changed"], json!([]));
     let rest = first(&["/locks"]).await;
     assert!(rest["trouble"].is_null(), "{rest}");
@@ -65,8 +67,8 @@ async fn node_that_vanishes_while_it_is_read_is_not_shown() {
     reached.expect("nothing is read");
     held.release().await.unwrap();
     gate.release();
-    let first = events.next().await.unwrap();
-    assert!(first["trouble"].is_null(), "{first}");
+    let is_seen = |it: &Value| it["seen_ms"].is_u64() && it["trouble"].is_null();
+    let first = events.until(is_seen).await;
     let contenders = first["changed"][0]["contenders"].clone();
     assert!(contenders.is_null() || contenders == json!([]), "{first}");
 }

@@ -34,7 +34,7 @@ struct Deadlock {
 impl Deadlock {
     async fn make(ensemble: &TestEnsemble, curator: &CuratorPeer) -> Self {
         let run = |purpose, locks: [&str; 2]| {
-            let options = ["run", "--session-timeout=4s", "--purpose", purpose];
+            let options = ["run", "--session-timeout=16s", "--purpose", purpose];
             let all = [&options[..], &locks, &["--", "true"]].concat();
             let mut command = lockctl(&server(ensemble).connect_string(), &all);
             command.spawn().unwrap()

@@ -137,12 +137,23 @@ impl EtcdCluster {
     ///
     /// If there is no server with this number.
     pub async fn move_leader(&self, index: usize) -> Result<(), ServerError> {
-        let id = self.id(index).await?;
-        while self.leader().await? != index {
-            let leader = self.server(self.leader().await?);
-            leader.command(&["move-leader", &format!("{id:x}")]).await?;
+        let id = format!("{:x}", self.id(index).await?);
+        let mut refusals = 0;
+        loop {
+            let leader = self.leader().await?;
+            if leader == index {
+                return Ok(());
+            }
+            let moved = self.server(leader).command(&["move-leader", &id]).await;
+            // It may not be the leader any more.
+            if let Err(error) = moved {
+                refusals += 1;
+                if refusals == CHANGES_MAX {
+                    return Err(error);
+                }
+                sleep(ELECTION_POLL).await;
+            }
         }
-        Ok(())
     }
 
     /// Kills one server, as [`EtcdServer::kill`].

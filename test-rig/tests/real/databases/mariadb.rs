@@ -85,14 +85,14 @@ async fn stop_and_kill_keep_port_and_data() -> Outcome {
 async fn paused_server_answers_nobody_until_it_is_resumed() -> Outcome {
     let server = MariaDbServer::start().await?;
     server.sql(TABLE).await?;
+    assert!(greets(server.port(), PATIENCE).await?);
     let connected = server.sql("SELECT SLEEP(3); INSERT INTO t VALUES (1)");
     let mut connected = std::pin::pin!(connected);
     assert!(timeout(A_WHILE / 2, &mut connected).await.is_err());
-    assert!(greets(server.port()).await?);
     server.pause()?;
     server.pause()?;
     assert!(timeout(2 * A_WHILE, &mut connected).await.is_err());
-    assert!(!greets(server.port()).await?);
+    assert!(!greets(server.port(), A_WHILE).await?);
     server.resume()?;
     server.resume()?;
     timeout(PATIENCE, connected).await??;
