@@ -256,8 +256,7 @@ async fn behaviour(ensemble: TestEnsemble, waiters: usize) {
     let each_once: BTreeSet<usize> = order.iter().map(|it| it.0).collect();
     assert_eq!((order.len(), each_once.len()), (waiters, waiters));
     assert!(order.is_sorted_by(|one, next| one.1 < next.1), "first come");
-    let watches = async || (queue.ensemble.watch_count().await == 0).then_some(());
-    queue.ensemble.until("watches are gone", watches).await;
+    queue.ensemble.await_watches(0).await;
     for session in queue.sessions {
         session.close().await;
     }

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lock_recipes::{ConnectError, Error, LeaderElection, Session, SessionOptions, connect_with};
+use lock_recipes::{LeaderElection, SessionOptions, connect_with};
 use rustix::process::Signal;
 use test_rig::history::monotonic_now;
 use test_rig::{Direction, FaultProxy, TestEnsemble};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::PATH;
 use crate::again::{self, Again};
@@ -61,18 +60,6 @@ async fn leaders_are_over_before_the_next_one_leads_on_mariadb() {
     run("MariaDB", test_rig::own::on_mariadb().await).await;
 }
 
-/// On a busy machine the server may not answer in time at first.
-async fn connected(address: &str) -> Session {
-    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match connect_with(address, options.clone()).await {
-            Err(Error::Connect(ConnectError::TimedOut { .. })) if Instant::now() < until => {}
-            connected => return connected.unwrap(),
-        }
-    }
-}
-
 /// A candidate that campaigns until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a process that another test starts"]
@@ -81,7 +68,9 @@ async fn candidate_process() {
         return;
     };
     let (id, address) = orders.split_once(' ').unwrap();
-    let session = connected(address).await;
+    let options = SessionOptions::new().session_timeout(SESSION_TIMEOUT);
+    let options = options.connect_timeout(PATIENCE);
+    let session = connect_with(address, options).await.unwrap();
     let election = LeaderElection::new(&session, PATH, id).unwrap();
     loop {
         let leadership = election.campaign().await.unwrap();

@@ -160,19 +160,15 @@ async fn observer_watches_the_leader_alone(ensemble: TestEnsemble) {
     let third = tokio::spawn(election(&waiting[1], "third").campaign());
     ensemble.await_children(PATH, 3).await;
     // Its own, the second's two, the third's three.
-    let watches = async |count| {
-        let settled = async || (ensemble.watch_count().await == count).then_some(());
-        ensemble.until("watches", settled).await;
-    };
-    watches(6).await;
+    ensemble.await_watches(6).await;
     let mut observer = Box::pin(election(&observing, "observer").observe());
     assert_eq!(
         observer.as_mut().next().await.unwrap().unwrap().unwrap().id,
         "first"
     );
-    watches(7).await;
+    ensemble.await_watches(7).await;
     drop(observer);
-    watches(6).await;
+    ensemble.await_watches(6).await;
     third.abort();
     drop(term);
     drop(second.await.unwrap().unwrap());

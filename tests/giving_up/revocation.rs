@@ -40,11 +40,6 @@ async fn told(guard: &LockGuard) {
     assert!(requested.is_ok(), "nobody tells of the request");
 }
 
-async fn watched(ensemble: &TestEnsemble, count: usize) {
-    let watches = async || (ensemble.watch_count().await == count).then_some(());
-    ensemble.until("watches", watches).await;
-}
-
 async fn last(lock: &InterProcessMutex) -> Participant {
     lock.participants().await.unwrap().pop().unwrap()
 }
@@ -100,14 +95,14 @@ async fn request_from_before_the_first_watch_is_told(ensemble: TestEnsemble) {
 async fn request_is_told_through_the_watch_and_so_is_the_next(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
-    watched(&ensemble, 1).await;
+    ensemble.await_watches(1).await;
     let mut first = pin!(held.revocation_requested());
     assert!(poll!(first.as_mut()).is_pending());
     ensemble.set(&node(&held), REQUEST).await;
     timeout(PATIENCE, first).await.unwrap();
-    watched(&ensemble, 1).await;
+    ensemble.await_watches(1).await;
     ensemble.set(&node(&held), REQUEST).await;
-    watched(&ensemble, 1).await;
+    ensemble.await_watches(1).await;
     told(&held).await;
     // Other data that is written over the request does not take it back.
     ensemble.set(&node(&held), b"anything").await;
@@ -122,7 +117,7 @@ async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble)
     let lock = mutex(&waiting);
     let waiter = tokio::spawn(lock.acquire());
     ensemble.await_children(PATH, 2).await;
-    watched(&ensemble, 3).await;
+    ensemble.await_watches(3).await;
     let asked = last(&lock).await;
     let revoked = async { assert!(asked.revoke(&holding).await.unwrap()) };
     ensemble.heard_of(revoked, 3).await;
@@ -138,7 +133,7 @@ async fn request_for_a_waiter_is_told_when_it_is_granted(ensemble: TestEnsemble)
 async fn held_over_a_restart(ensemble: &TestEnsemble, lock: &InterProcessMutex) -> MutexGuard {
     for _ in 0..RESTARTS {
         let held = lock.acquire().await.unwrap();
-        watched(ensemble, 1).await;
+        ensemble.await_watches(1).await;
         ensemble.stop().await;
         ensemble.start_again().await;
         let is_held = ensemble
@@ -167,7 +162,7 @@ async fn request_after_a_restart_of_the_server_is_told(ensemble: TestEnsemble) {
 async fn what_is_not_exactly_a_request_is_none(ensemble: TestEnsemble) {
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
-    watched(&ensemble, 1).await;
+    ensemble.await_watches(1).await;
     let mut requested = pin!(held.revocation_requested());
     let others: [&[u8]; 6] = [
         b"",
@@ -179,7 +174,7 @@ async fn what_is_not_exactly_a_request_is_none(ensemble: TestEnsemble) {
     ];
     for other in others {
         ensemble.set(&node(&held), other).await;
-        watched(&ensemble, 1).await;
+        ensemble.await_watches(1).await;
         held.verify().await.unwrap();
         assert!(poll!(requested.as_mut()).is_pending(), "{other:?}");
     }
@@ -290,7 +285,7 @@ async fn request_reaches_whoever_the_node_was_handed_on_to(ensemble: TestEnsembl
         let mut second = Box::pin(lock.acquire());
         assert!(poll!(second.as_mut()).is_pending());
         if is_watched {
-            watched(&ensemble, 1).await;
+            ensemble.await_watches(1).await;
         }
         first.release().await.unwrap();
         let second = second.await.unwrap();
@@ -311,7 +306,7 @@ async fn granted_waiter_knows_at_once_of_a_request_from_before() {
     let lock = mutex(&waiting);
     let waiter = tokio::spawn(lock.acquire());
     let nodes = ensemble.await_children(PATH, 2).await;
-    watched(&ensemble, 3).await;
+    ensemble.await_watches(3).await;
     let mut paths = nodes.iter().map(|it| format!("{PATH}/{it}"));
     let own = paths.find(|it| *it != node(&held)).unwrap();
     memory.reset_requests();

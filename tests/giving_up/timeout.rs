@@ -55,11 +55,7 @@ async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: T
     let held = mutex(&holding).acquire().await.unwrap();
     let before = ensemble.await_children(PATH, 1).await;
     // The holder watches its own node after a moment.
-    ensemble
-        .until("own watch", async || {
-            (ensemble.watch_count().await == 1).then_some(())
-        })
-        .await;
+    ensemble.await_watches(1).await;
 
     let waiter = mutex(&waiting);
     let mut patience = Duration::from_millis(100);
@@ -80,11 +76,7 @@ async fn acquire_of_a_held_lock_times_out_in_time_and_leaves_nothing(ensemble: T
     assert_eq!(waiter.participants().await.unwrap().len(), 1);
     times_out_in_time(&waiter, 5).await;
     assert_eq!(ensemble.await_children(PATH, 1).await, before);
-    ensemble
-        .until("no watch more", async || {
-            (ensemble.watch_count().await == 1).then_some(())
-        })
-        .await;
+    ensemble.await_watches(1).await;
     held.release().await.unwrap();
 }
 

@@ -38,6 +38,18 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, future).await.unwrap()
 }
 
+/// Repeats what has come too late: false if the machine was so slow that the server had ended a dead session before its
+/// client was back.
+async fn before_the_dead_session_ends(shown: impl AsyncFn() -> bool) {
+    const ATTEMPTS: usize = 5;
+    for _ in 0..ATTEMPTS {
+        if shown().await {
+            return;
+        }
+    }
+    panic!("each time the server had ended the dead session before its client was back");
+}
+
 pub(crate) fn server(ensemble: &TestEnsemble) -> &ZooKeeperServer {
     match ensemble {
         TestEnsemble::Real(server) => server,

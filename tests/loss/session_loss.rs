@@ -117,8 +117,7 @@ async fn holders_node_deleted_by_an_operator_is_a_lost_lock(ensemble: TestEnsemb
     for watched in [false, true] {
         let held = mutex(&session).acquire().await.unwrap();
         if watched {
-            let watches = async || (ensemble.watch_count().await == 1).then_some(());
-            ensemble.until("own watch", watches).await;
+            ensemble.await_watches(1).await;
         }
         ensemble.delete(&held.members()[0].node_path).await;
         assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);
@@ -142,10 +141,9 @@ async fn holders_node_written_into_and_then_deleted_is_a_lost_lock(ensemble: Tes
     let session = ensemble.session().await;
     let held = mutex(&session).acquire().await.unwrap();
     let own = held.members()[0].node_path.clone();
-    let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
-    ensemble.until("own watch", is_watched).await;
+    ensemble.await_watches(1).await;
     ensemble.set(&own, b"__REVOKE__").await;
-    ensemble.until("own watch, set again", is_watched).await;
+    ensemble.await_watches(1).await;
     assert!(held.is_valid());
     ensemble.delete(&own).await;
     assert_eq!(held.lost().await.reason, LostReason::NodeRemoved);

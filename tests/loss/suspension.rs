@@ -27,8 +27,7 @@ async fn holder_that_was_cut_off_is_verified_without_being_asked() {
     let session = memory.session();
     let held = mutex(&session).acquire().await.unwrap();
     // From then on only the reconnection makes the session read the node.
-    let is_watched = async || (ensemble.watch_count().await == 1).then_some(());
-    ensemble.until("own watch", is_watched).await;
+    ensemble.await_watches(1).await;
     let id = session.session_id().unwrap();
     memory.disconnect(id);
     let is_suspended = || matches!(held.state(), GuardState::Suspended { .. });

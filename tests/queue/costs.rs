@@ -82,12 +82,6 @@ impl Stage {
         timeout(PATIENCE, read).await.unwrap();
     }
 
-    /// Waits until so many watches are set.
-    async fn watched(&self, count: usize) {
-        let watches = async || (self.ensemble.watch_count().await == count).then_some(());
-        self.ensemble.until("watches", watches).await;
-    }
-
     /// Waits until there has been no frame for a moment.
     async fn quiet(&self) {
         let mut before = None;
@@ -213,7 +207,7 @@ async fn lock_that_is_handed_over_and_given_back_at_once_is_two_deletes_on_a_rea
         let next = tokio::spawn(async move { next.acquire().await.unwrap().release().await });
         stage.ensemble.await_children(PATH, 2).await;
         // The holder's own, and the waiter's two.
-        stage.watched(3).await;
+        stage.ensemble.await_watches(3).await;
         let handed_over = async {
             let since = Instant::now();
             held.release().await.unwrap();
@@ -331,7 +325,7 @@ async fn queue(stage: &Stage, sessions: &[Session]) -> mpsc::UnboundedReceiver<G
         // Each watches its own node and the two ahead of it, if there are any. A holder that did not wait watches its
         // node after it has held for a while.
         watches += (ahead + 1).min(3);
-        stage.watched(watches).await;
+        stage.ensemble.await_watches(watches).await;
     }
     granted
 }

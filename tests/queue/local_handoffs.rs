@@ -238,8 +238,7 @@ async fn whoever_has_the_node_is_told_that_it_was_removed(ensemble: TestEnsemble
         let node = first.members()[0].node_path.clone();
         let mut others = waiters(&lock, 2).await.into_iter();
         if watched {
-            let watches = async || (ensemble.watch_count().await == 1).then_some(());
-            ensemble.until("own watch", watches).await;
+            ensemble.await_watches(1).await;
         }
         first.release().await.unwrap();
         let held = others.next().unwrap().await.unwrap();

@@ -174,11 +174,7 @@ async fn watch_on_the_directory_goes_with_the_last_handle(ensemble: TestEnsemble
         })
         .await;
     drop(lock);
-    ensemble
-        .until("no watch", async || {
-            (ensemble.watch_count().await == 0).then_some(())
-        })
-        .await;
+    ensemble.await_watches(0).await;
 }
 
 async fn session_closes_at_once_beside_a_lock_that_knows_its_directory(ensemble: TestEnsemble) {

@@ -28,8 +28,7 @@ async fn hold(session: &Session) -> Vec<MutexGuard> {
 }
 
 async fn until_watched(ensemble: &TestEnsemble) {
-    let watched = async || (ensemble.watch_count().await == LOCKS).then_some(());
-    ensemble.until("watches", watched).await;
+    ensemble.await_watches(LOCKS).await;
 }
 
 fn node_of(guard: &MutexGuard) -> String {
@@ -70,11 +69,7 @@ async fn they_are_held_on_over_a_reconnect_on_a_real_server() {
     for released in join_all(held.into_iter().map(MutexGuard::release)).await {
         released.unwrap();
     }
-    ensemble
-        .until("no watch", async || {
-            (ensemble.watch_count().await == 0).then_some(())
-        })
-        .await;
+    ensemble.await_watches(0).await;
 }
 
 mod in_memory {

@@ -178,6 +178,16 @@ impl TestEnsemble {
         }
     }
 
+    /// Waits until all sessions have exactly `count` watches.
+    ///
+    /// # Panics
+    /// As [`watch_count`](Self::watch_count), and if that does not happen.
+    pub async fn await_watches(&self, count: usize) {
+        let what = format!("{count} watches");
+        let counted = async || (self.watch_count().await == count).then_some(());
+        self.until(&what, counted).await;
+    }
+
     /// Changes a watched node, and waits until whoever watches it has heard of it and watches again: until there
     /// are so many watches. A session on a database looks, and a watch stays until then.
     ///

@@ -9,7 +9,7 @@ async fn request_from_while_the_connection_was_down_is_told_when_it_is_back() {
         let session = memory.session();
         let held = mutex(&session).acquire().await.unwrap();
         if is_watched {
-            watched(&TestEnsemble::Memory(memory.clone()), 1).await;
+            TestEnsemble::Memory(memory.clone()).await_watches(1).await;
         }
         let id = session.session_id().unwrap();
         memory.disconnect(id);
@@ -33,7 +33,7 @@ async fn request_from_while_the_connection_was_down_is_told_when_it_is_back_on_a
     let options = ZooKeeper::builder().session_timeout(Duration::from_secs(40));
     let session = options.connect(&proxy.connect_string()).await.unwrap();
     let held = mutex(&session).acquire().await.unwrap();
-    watched(&ensemble, 1).await;
+    ensemble.await_watches(1).await;
     proxy.refuse_connections().await;
     proxy.cut_all(Cut::Reset);
     let is_suspended = || matches!(held.state(), GuardState::Suspended { .. });

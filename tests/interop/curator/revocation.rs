@@ -22,19 +22,13 @@ async fn told(guard: &LockGuard) {
     assert!(requested.is_ok(), "nobody tells of the request");
 }
 
-/// Waits for this number of watches on the server: a holder that accepts requests has set one.
-async fn watched(stage: &Stage, count: usize) {
-    let watches = async || (stage.ensemble.watch_count().await == count).then_some(());
-    stage.ensemble.until("watches", watches).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_asks_us_and_gets_the_lock() {
     let stage = Stage::set_up_alone(SESSION_TIMEOUT).await;
     for is_watched in [false, true] {
         let held = stage.mutex().acquire().await.unwrap();
         if is_watched {
-            watched(&stage, 1).await;
+            stage.ensemble.await_watches(1).await;
         }
         let theirs = stage.curator.acquire("t", "m", None);
         stage.ensemble.await_children(PATH, 2).await;

@@ -12,7 +12,10 @@ use test_rig::{CuratorPeer, Cut, Direction, Fault, FaultProxy, Opcode, TestEnsem
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::{MOMENT, OURS, PATIENCE, THEIRS, client, mutex, proxy, server, session_through, soon};
+use super::{
+    MOMENT, OURS, PATIENCE, THEIRS, before_the_dead_session_ends, client, mutex, proxy, server,
+    session_through, soon,
+};
 use crate::is_older_than;
 
 pub(super) const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -115,13 +118,7 @@ async fn holder_is_not_told_of_its_loss_where_ours_is() {
 /// retries end before the outage does, the waiter fails instead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_is_granted_on_the_node_of_a_dead_session_where_ours_queues_again() {
-    const ATTEMPTS: usize = 5;
-    for _ in 0..ATTEMPTS {
-        if waiter_is_granted_on_an_old_node().await {
-            return;
-        }
-    }
-    panic!("each time the server had ended the dead session before its client was back");
+    before_the_dead_session_ends(async || waiter_is_granted_on_an_old_node().await).await;
 }
 
 /// False if the machine was so slow that the server had ended the dead session first.
@@ -346,11 +343,7 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
     for client in ["c", "d"] {
         curator.close(client).await.unwrap();
     }
-    let watched = async |count: usize| {
-        let watches = async || (ensemble.watch_count().await == count).then_some(());
-        ensemble.until("watches", watches).await;
-    };
-    watched(0).await;
+    ensemble.await_watches(0).await;
 
     let proxy = proxy(ensemble).await;
     let session = session_through(&proxy, SESSION_TIMEOUT).await;
@@ -366,7 +359,7 @@ async fn release_wakes_all_local_waiters_where_ours_wakes_the_next_two() {
         .collect();
     ensemble.await_children(OURS, WAITERS + 1).await;
     // Each watches its own node, and the waiters' session that of the holder.
-    watched(WAITERS + 2).await;
+    ensemble.await_watches(WAITERS + 2).await;
     proxy.clear_log();
     held.release().await.unwrap();
     // The second in the queue knew the two ahead of it when it came, so it need not list.

@@ -4,7 +4,7 @@ use lock_recipes::{LeaderLatch, SessionHealth, ZooKeeper};
 use test_rig::{CandidateKind, CuratorPeer};
 
 use super::curator::{SESSION_TIMEOUT, SHORT, Stage};
-use super::{OURS, PATIENCE, THEIRS, server, soon};
+use super::{OURS, PATIENCE, THEIRS, before_the_dead_session_ends, server, soon};
 use crate::is_older_than;
 
 async fn candidate(curator: &CuratorPeer, name: &str, client: &str) {
@@ -60,13 +60,7 @@ async fn latch_whose_node_is_deleted_leads_on_where_ours_steps_down() {
 /// server counts timeouts again from its start, so it still has the old session and its node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_leads_by_the_node_of_a_dead_session_where_ours_campaigns_again() {
-    const ATTEMPTS: usize = 5;
-    for _ in 0..ATTEMPTS {
-        if is_shown_by_an_outage().await {
-            return;
-        }
-    }
-    panic!("each time the server had ended the dead session before its client was back");
+    before_the_dead_session_ends(async || is_shown_by_an_outage().await).await;
 }
 
 /// False if the machine was so slow that the server had ended the dead session first.
