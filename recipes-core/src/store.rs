@@ -118,6 +118,9 @@ pub struct Traits {
     /// Whether a directory is a node of its own, which is made before the first node in it. If not, it is there as
     /// long as something is in it.
     pub keeps_directories: bool,
+    /// Whether each name that was ever in a directory makes it slower, until the store forgets the past. If so, the uuid
+    /// of a node that is gone is used again. No two nodes may have one number then.
+    pub remembers_names: bool,
 }
 
 impl Default for Traits {
@@ -131,6 +134,7 @@ impl Default for Traits {
             pings_rarely: false,
             watches_directories: true,
             keeps_directories: true,
+            remembers_names: false,
         }
     }
 }

@@ -115,7 +115,7 @@ impl Reading<'_> {
                 node.map(|(data, stat)| Said::Node(data, stat))
             }
             Asked::Unwatch(path) => {
-                self.asks.push(Ask::Unwatch(self.keys.node(path).key));
+                self.asks.push(Ask::Unwatch(self.keys.node(path)));
                 Some(Said::Nothing)
             }
             Asked::Beat => Some(Said::Nothing),

@@ -14,14 +14,13 @@ use recipes_keeper::{
     Answers, Asked, CallError, Caller, Facts, Loss, LossSender, Moment, Open, Opened, Outcome,
     Resume, Resumed, Rewatch, Shared,
 };
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
 use crate::STORE;
 use crate::answers::Reading;
 use crate::keys::Keys;
-use crate::news::Ask;
+use crate::news::{Ask, SharedWatching};
 use crate::queues::Queues;
 use crate::refusals::{Failed, call_error, refused, without_right};
 use crate::session::{Kept, ttl};
@@ -39,7 +38,7 @@ pub(crate) struct Calls {
     pub(crate) number: u64,
     pub(crate) shared: Arc<Shared>,
     pub(crate) kept: OnceLock<Kept>,
-    pub(crate) news: OnceLock<UnboundedSender<Ask>>,
+    pub(crate) watched: Arc<SharedWatching>,
     pub(crate) queues: Mutex<Queues>,
     pub(crate) loss: LossSender,
 }
@@ -141,6 +140,7 @@ impl Calls {
             return Err(CallError::unexpected("other nodes than were compared"));
         }
         let mut news = Vec::with_capacity(watches.len());
+        let mut asks = Vec::new();
         for (watch, part) in watches.iter().zip(&parts) {
             let TxnOpResponse::Get(got) = part else {
                 return Err(CallError::unexpected(format!("{part:?}")));
@@ -152,18 +152,19 @@ impl Calls {
                 None => Some(NodeEvent::Deleted),
                 Some(changed) if changed != seen.mzxid => Some(NodeEvent::Changed),
                 Some(_) => {
-                    self.ask(Ask::Watch(Wanted {
+                    asks.push(Ask::Watch(Wanted {
                         key: node(watch).key,
                         path: watch.path.clone(),
                         number: watch.number,
                         made_at: seen.czxid,
                         read_at: revision,
                         is_own: seen.owner == kept.id,
-                    }))?;
+                    }));
                     None
                 }
             });
         }
+        self.watched.ask(asks);
         Ok(Some(news))
     }
 
@@ -279,15 +280,13 @@ impl Calls {
         let txn = words::of_session(&kept.key, self.number, compared, sent);
         let deleted = words::deleted(&self.keys, asked);
         if !deleted.is_empty() {
-            self.ask(Ask::Leaving(deleted.clone()))
-                .map_err(Failed::Lost)?;
+            self.watched.with(|watching| watching.leaving(&deleted));
         }
         let done = kept.commit(&self.client, txn).await;
         if !deleted.is_empty() {
             let revision = done.as_ref().ok().and_then(|done| Some(done.as_ref()?.1));
             self.queues().left(&deleted);
-            self.ask(Ask::Left(deleted, revision))
-                .map_err(Failed::Lost)?;
+            self.watched.with(|it| it.left(&deleted, revision));
         }
         let (done, revision) = done?.ok_or(Failed::NoLease)?;
         let mut asks = Vec::new();
@@ -312,9 +311,7 @@ impl Calls {
         });
         let outcomes: Result<Vec<_>, _> = outcomes.collect();
         let outcomes = outcomes.map_err(Failed::Lost)?;
-        for ask in asks {
-            self.ask(ask).map_err(Failed::Lost)?;
-        }
+        self.watched.ask(asks);
         Ok(outcomes)
     }
 
@@ -327,11 +324,6 @@ impl Calls {
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(&self, ask: Ask) -> Result<(), CallError> {
-        let sent = self.news.get().and_then(|news| news.send(ask).ok());
-        sent.ok_or_else(|| CallError::unexpected("nobody who tells of events"))
     }
 
     /// Keeps the session alive. Completes when it has ended, or cannot be kept over this connection.

@@ -1,20 +1,20 @@
 //! The stream of events.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{
     Client, EventType, GetOptions, KvClient, Txn, TxnOp, TxnOpResponse, WatchOptions,
     WatchRequestSender, WatchResponse, WatchResponseStream,
 };
-use futures::future::{Fuse, FutureExt};
+use futures::future::{Fuse, FusedFuture, FutureExt};
 use recipes_core::NodesError;
 use recipes_keeper::{CallError, Loss, Shared};
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::Notify;
 use tracing::debug;
 
 use crate::STORE;
 use crate::answers::by;
+use crate::keys::NodeKey;
 use crate::refusals::{call_error, refusal_of_session};
 use crate::watching::{Do, Event, Found, Wanted, Watching};
 
@@ -28,12 +28,49 @@ const LOOKED_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) enum Ask {
     Watch(Wanted),
-    /// By its key.
-    Unwatch(String),
-    /// The session is about to delete these keys.
-    Leaving(Vec<String>),
-    /// It has, by this revision, if that is known.
-    Left(Vec<String>, Option<i64>),
+    Unwatch(NodeKey),
+}
+
+/// What is watched over one connection. Whoever changes that does so at once, and the task of the stream is woken only if
+/// there is something for it to do.
+#[derive(Debug)]
+pub(crate) struct SharedWatching {
+    watching: Mutex<Watching>,
+    changed: Notify,
+}
+
+impl Default for SharedWatching {
+    fn default() -> Self {
+        Self {
+            watching: Mutex::new(Watching::after(OWN)),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl SharedWatching {
+    fn lock(&self) -> MutexGuard<'_, Watching> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Watching)) {
+        let mut watching = self.lock();
+        change(&mut watching);
+        if watching.has_work() {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn ask(&self, asks: impl IntoIterator<Item = Ask>) {
+        self.with(|watching| {
+            for ask in asks {
+                match ask {
+                    Ask::Watch(wanted) => watching.watch(wanted),
+                    Ask::Unwatch(node) => watching.unwatch(&node),
+                }
+            }
+        });
+    }
 }
 
 /// The stream of one connection.
@@ -41,34 +78,30 @@ pub(crate) struct News {
     kv: KvClient,
     requests: WatchRequestSender,
     responses: WatchResponseStream,
-    asked: UnboundedReceiver<Ask>,
-    watching: Watching,
+    watched: Arc<SharedWatching>,
     shared: Arc<Shared>,
     number: u64,
 }
 
 impl News {
-    /// Begins with the key of the session. Returns what takes requests, too.
+    /// Begins with the key of the session.
     pub(crate) async fn open(
         client: &Client,
         session_key: &str,
-        shared: &Arc<Shared>,
-        number: u64,
-    ) -> Result<(Self, UnboundedSender<Ask>), NodesError> {
+        watched: &Arc<SharedWatching>,
+        (shared, number): (&Arc<Shared>, u64),
+    ) -> Result<Self, NodesError> {
         let own = WatchOptions::new().with_watch_id(OWN);
         let stream = client.watch_client().watch(session_key, Some(own)).await;
         let (requests, responses) = stream.map_err(refusal_of_session)?.split();
-        let (ask, asked) = mpsc::unbounded_channel();
-        let news = Self {
+        Ok(Self {
             kv: client.kv_client(),
             requests,
             responses,
-            asked,
-            watching: Watching::after(OWN),
+            watched: Arc::clone(watched),
             shared: Arc::clone(shared),
             number,
-        };
-        Ok((news, ask))
+        })
     }
 
     /// Tells what happens, until the stream or the session is over.
@@ -87,11 +120,7 @@ impl News {
         loop {
             tokio::select! {
                 biased;
-                // First: whoever deletes a key says so before.
-                asked = self.asked.recv() => match asked {
-                    Some(asked) => self.asked(asked),
-                    None => return Ok(Loss::Connection),
-                },
+                () = self.watched.changed.notified() => {}
                 first = self.responses.message() => {
                     let mut next = Some(first);
                     // What has come with it may be of the same revision.
@@ -106,25 +135,16 @@ impl News {
                 }
                 found = &mut looking => {
                     let (revision, found) = found?;
-                    self.watching.looked(revision, found);
+                    self.watched.lock().looked(revision, found);
                 }
             }
             self.act().await?;
-            if futures::future::FusedFuture::is_terminated(&looking) {
-                let keys = self.watching.look();
+            if looking.is_terminated() {
+                let keys = self.watched.lock().look();
                 if !keys.is_empty() {
                     looking = look(self.kv.clone(), keys).boxed().fuse();
                 }
             }
-        }
-    }
-
-    fn asked(&mut self, asked: Ask) {
-        match asked {
-            Ask::Watch(wanted) => self.watching.watch(wanted),
-            Ask::Unwatch(key) => self.watching.unwatch(&key),
-            Ask::Leaving(keys) => self.watching.leaving(&keys),
-            Ask::Left(keys, revision) => self.watching.left(&keys, revision),
         }
     }
 
@@ -134,7 +154,7 @@ impl News {
         if response.created() {
             let header = response.header();
             let revision = header.ok_or_else(|| CallError::unexpected("a watch from nowhere"))?;
-            self.watching.created(id, revision.revision());
+            self.watched.lock().created(id, revision.revision());
         }
         if response.canceled() && !response.cancel_reason().is_empty() {
             return Err(CallError::unexpected(response.cancel_reason()));
@@ -156,13 +176,14 @@ impl News {
         if id == OWN {
             return Ok(events.iter().any(|it| it.is_deletion));
         }
-        self.watching.happened(events);
+        self.watched.lock().happened(events);
         Ok(false)
     }
 
     /// Does what there is to do.
     async fn act(&mut self) -> Result<(), CallError> {
-        for what in self.watching.take() {
+        let work = self.watched.lock().take();
+        for what in work {
             match what {
                 Do::Watch(id, key) => {
                     let options = WatchOptions::new().with_watch_id(id);

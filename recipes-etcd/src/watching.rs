@@ -9,6 +9,8 @@ use std::collections::{HashMap, VecDeque};
 
 use recipes_core::NodeEvent;
 
+use crate::keys::NodeKey;
+
 /// A key that is to be watched, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -104,6 +106,11 @@ impl Watching {
         std::mem::take(&mut self.out)
     }
 
+    /// Whether there may be something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.out.is_empty() || !self.held.is_empty()
+    }
+
     pub(crate) fn watch(&mut self, wanted: Wanted) {
         let known = self.by_key.get(&wanted.key);
         let known = known.and_then(|id| self.by_id.get_mut(id));
@@ -126,8 +133,11 @@ impl Watching {
         self.by_id.insert(id, entry);
     }
 
-    pub(crate) fn unwatch(&mut self, key: &str) {
-        if let Some(id) = self.by_key.get(key).copied() {
+    /// The key may be another node's by now, which stays watched.
+    pub(crate) fn unwatch(&mut self, node: &NodeKey) {
+        let id = self.by_key.get(&node.key).copied();
+        let entry = id.and_then(|id| self.by_id.get(&id).map(|entry| (id, entry)));
+        if let Some((id, _)) = entry.filter(|(_, entry)| node.is_made_at(entry.wanted.made_at)) {
             self.end(id, None);
         }
     }

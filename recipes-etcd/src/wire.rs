@@ -80,6 +80,11 @@ impl Server for Route {
         false
     }
 
+    fn remembers_names(&self) -> bool {
+        // A listing goes through the keys that are gone, too, until the cluster is compacted.
+        true
+    }
+
     fn silence(&self) -> &'static str {
         ": no member of the cluster is there, or it has no quorum"
     }
@@ -120,7 +125,7 @@ impl EtcdWire {
             number,
             shared: Arc::clone(shared),
             kept: OnceLock::new(),
-            news: OnceLock::new(),
+            watched: Arc::default(),
             queues: Mutex::default(),
             loss: Arc::new(watch::Sender::new(None)),
         };
@@ -213,10 +218,10 @@ impl Wire for EtcdWire {
                 keys,
                 shared,
                 number,
+                watched,
                 ..
             } = &*self.calls;
-            let (news, ask) = News::open(client, &keys.session(id), shared, *number).await?;
-            drop(self.calls.news.set(ask));
+            let news = News::open(client, &keys.session(id), watched, (shared, *number)).await?;
             self.run(news.tell());
             Ok(())
         }

@@ -25,6 +25,7 @@ pub const TRAITS: Traits = Traits {
     // An acquire's create and listing are one request, so a watch on a directory saves nothing.
     watches_directories: false,
     keeps_directories: true,
+    remembers_names: false,
 };
 
 /// A store whose sessions are kept here, one after the other.
@@ -90,6 +91,7 @@ impl Store for Sessions {
     fn traits(&self) -> Traits {
         Traits {
             keeps_directories: self.terms.server.keeps_directories(),
+            remembers_names: self.terms.server.remembers_names(),
             ..TRAITS
         }
     }

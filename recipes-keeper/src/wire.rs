@@ -46,6 +46,11 @@ pub trait Server: Send + Sync + Debug {
         true
     }
 
+    /// Whether a directory gets slower by the names that were in it: see [`Traits`](recipes_core::Traits).
+    fn remembers_names(&self) -> bool {
+        false
+    }
+
     /// What more is to be said of a server that did not answer in time.
     fn silence(&self) -> &'static str {
         ""

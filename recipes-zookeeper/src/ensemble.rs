@@ -36,6 +36,7 @@ pub const TRAITS: Traits = Traits {
     pings_rarely: false,
     watches_directories: true,
     keeps_directories: true,
+    remembers_names: false,
 };
 
 /// Apache ZooKeeper as the store of locks.

@@ -1,8 +1,12 @@
 //! What an acquire and a release cost a server of etcd, as it counts them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lock_recipes::{Etcd, InterProcessMutex, MutexGuard, Session};
+use etcd_client::{Client, EventType, WatchOptions};
+use lock_recipes::{
+    Etcd, InterProcessMutex, InterProcessReadWriteLock, InterProcessSemaphore, MutexGuard, Session,
+};
 use test_rig::{Direction, EtcdServer, FaultProxy};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -88,4 +92,59 @@ async fn crowd_of_a_session_is_drained_by_the_keys_that_are_left_on_etcd() {
     }
     let named = |name| proxy.on(Direction::ToServer).named(name).count();
     assert_eq!((named("look"), named("multi delete")), (0, EACH));
+}
+
+/// All keys that were ever in a directory in which so many have been deleted.
+async fn keys_ever(server: &EtcdServer, below: &str, deleted: usize) -> BTreeSet<Vec<u8>> {
+    let client = Client::connect([server.address()], None).await.unwrap();
+    let since_ever = WatchOptions::new().with_prefix().with_start_revision(1);
+    let mut watch = client.watch_client();
+    let mut watch = watch.watch(below, Some(since_ever)).await.unwrap();
+    let (mut keys, mut seen) = (BTreeSet::new(), 0);
+    while seen < deleted {
+        let response = timeout(PATIENCE, watch.message()).await.unwrap();
+        for event in response.unwrap().unwrap().events() {
+            seen += usize::from(event.event_type() == EventType::Delete);
+            keys.insert(event.kv().unwrap().key().to_vec());
+        }
+    }
+    keys
+}
+
+/// A member goes through the keys that are gone, too, until the cluster is compacted.
+#[tokio::test]
+async fn directory_has_no_more_names_than_contenders_on_etcd() {
+    let server = EtcdServer::start().await.unwrap();
+    let sessions = [session(&server).await, session(&server).await];
+    let times = usize::try_from(TIMES).unwrap();
+    for _ in 0..TIMES {
+        for session in &sessions {
+            let mutex = InterProcessMutex::new(session, "/locks/mutex").unwrap();
+            mutex.acquire().await.unwrap().release().await.unwrap();
+            let lock = InterProcessReadWriteLock::new(session, "/locks/config").unwrap();
+            let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
+            for reader in readers {
+                reader.release().await.unwrap();
+            }
+            lock.write().await.unwrap().release().await.unwrap();
+            let permits = InterProcessSemaphore::new(session, "/locks/permits", 3).unwrap();
+            permits
+                .acquire_many(2)
+                .unwrap()
+                .await
+                .unwrap()
+                .release()
+                .await
+                .unwrap();
+        }
+    }
+    for (below, deleted, names) in [
+        ("/locks/mutex/", 2, 2),
+        // A reader and a writer have other names.
+        ("/locks/config/", 6, 8),
+        ("/locks/permits/leases/", 4, 4),
+    ] {
+        let keys = keys_ever(&server, below, deleted * times).await;
+        assert!(keys.len() <= names, "{below}: {}", keys.len());
+    }
 }

@@ -1,11 +1,13 @@
 //! The requests and watches of an attempt that are in flight.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, TryFutureExt};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::attempt::cleanup_guard::CleanupGuard;
 use crate::attempt::entering::Entering;
@@ -223,17 +225,14 @@ impl<'a> InFlight<'a> {
     fn enter(&mut self, members: Vec<usize>) {
         let mut asks = Vec::with_capacity(members.len());
         let (core, mut repeated) = (self.session.core(), Vec::new());
-        let is_new = |it: &&usize| self.cleanup_guard.ask(**it).is_none();
-        let new = members.iter().filter(is_new);
-        let mut uuids: Vec<_> = new.map(|_| core.store.new_uuid()).collect();
-        // One transaction may give several leases one number. Then their names decide, and they follow the members.
-        uuids.sort_unstable();
-        let mut uuids = uuids.into_iter();
+        let mut uuids = self.new_uuids(&members);
         for member in &members {
             if self.cleanup_guard.ask(*member).is_some() {
                 repeated.push(*member);
             }
-            let fresh = || uuids.next().unwrap_or_else(|| core.store.new_uuid());
+            let of_directory = uuids.get_mut(&self.directory(*member));
+            let next = of_directory.and_then(BTreeSet::pop_first);
+            let fresh = || next.unwrap_or_else(|| core.store.new_uuid());
             self.cleanup_guard.uuid(*member, fresh);
             self.forget(*member);
             asks.extend(self.cleanup_guard.ask(*member));
@@ -250,6 +249,36 @@ impl<'a> InFlight<'a> {
         }
         self.entering = members;
         self.start(Slot::Members, entering.entered());
+    }
+
+    /// The uuids for those of these members that have none, by their directories.
+    fn new_uuids(&self, members: &[usize]) -> BTreeMap<Option<&'a str>, BTreeSet<Uuid>> {
+        let core = self.session.core();
+        // One transaction may give several leases one number. Then their names decide, and they follow the members.
+        let mut uuids: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for member in members {
+            if self.cleanup_guard.ask(*member).is_some() {
+                continue;
+            }
+            let directory = self.directory(*member);
+            // The name of a node next to another one has that one's number.
+            let free = directory.filter(|_| self.is_numbered(*member));
+            let free = free.and_then(|it| core.cleanup.free_uuid(it, self.epoch));
+            let uuid = free.unwrap_or_else(|| core.store.new_uuid());
+            uuids.entry(directory).or_default().insert(uuid);
+        }
+        uuids
+    }
+
+    fn directory(&self, member: usize) -> Option<&'a str> {
+        let target = self.targets.get(member);
+        target.map(|target| &*target.lock.path)
+    }
+
+    /// Whether the store gives a member's node its number.
+    fn is_numbered(&self, member: usize) -> bool {
+        let target = self.targets.get(member);
+        target.is_some_and(|target| target.beside.is_none())
     }
 
     /// Drops the requests and watches for a node that a member no longer has.

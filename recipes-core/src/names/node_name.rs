@@ -38,12 +38,14 @@ pub(crate) fn beside(uuid: Uuid, kind: LockKind, sequence: &str) -> String {
 
 /// Whether a name carries a uuid, and so belongs to one create and never comes back.
 pub(crate) fn is_protected(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(PROTECTED) else {
-        return false;
-    };
-    rest.get(..36)
-        .is_some_and(|uuid| Uuid::try_parse(uuid).is_ok())
-        && rest.as_bytes().get(36) == Some(&b'-')
+    uuid(name).is_some()
+}
+
+/// The uuid that a name carries.
+pub(crate) fn uuid(name: &str) -> Option<Uuid> {
+    let (uuid, rest) = name.strip_prefix(PROTECTED)?.split_at_checked(36)?;
+    let uuid = rest.starts_with('-').then_some(uuid)?;
+    Uuid::try_parse(uuid).ok()
 }
 
 /// The sequence that the store appended, `None` if the name has none. Those of one directory are compared.
@@ -128,7 +130,7 @@ mod tests {
         let name = requested(uuid, LockKind::Mutex);
         assert_eq!(name, "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
         assert!(name.starts_with(&protection(uuid)));
-        assert!(is_protected(&name));
+        assert_eq!(super::uuid(&name), Some(uuid));
     }
 
     #[test]

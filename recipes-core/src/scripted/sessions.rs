@@ -30,7 +30,10 @@ impl Sessions {
 
 impl Store for Sessions {
     fn traits(&self) -> Traits {
-        Traits::default()
+        Traits {
+            remembers_names: true,
+            ..Traits::default()
+        }
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Nodes>, NodesError>> {

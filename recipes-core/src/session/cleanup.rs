@@ -39,12 +39,14 @@ use crate::telemetry::PendingCleanup;
 mod abandoned;
 mod batch;
 mod deletion;
+mod free_uuids;
 mod pending;
 mod sweep;
 
 use abandoned::{Abandoned, Parked};
 use batch::Batch;
 pub(crate) use deletion::Deletion;
+use free_uuids::FreeUuids;
 pub(crate) use pending::Remaining;
 use pending::{Listed, Pending};
 use sweep::sweep;
@@ -70,6 +72,11 @@ pub(crate) enum Deleted {
 }
 
 impl Deleted {
+    /// Whether the store has said that the node is gone.
+    fn is_known(&self) -> bool {
+        matches!(self, Self::ByUs | Self::BySomebody)
+    }
+
     /// Interprets the answer to the first delete of a node; an error if it is not definite.
     fn definitely(answer: Result<(), NodesError>) -> Result<Self, NodesError> {
         match answer {
@@ -107,6 +114,7 @@ struct Job {
     made_in: u64,
     tried: Tried,
     done: Option<oneshot::Sender<Deleted>>,
+    free: FreeUuids,
     _pending: Listed,
     /// For the metrics, once it is more than a first try.
     gauge: Option<PendingCleanup>,
@@ -122,6 +130,10 @@ impl Job {
 
     /// Reports the outcome to its receiver, or to the log if there is none.
     fn answer(&mut self, deleted: Deleted) {
+        if deleted.is_known() {
+            let paths = self.paths().iter();
+            paths.for_each(|path| self.free.is_gone(self.made_in, path));
+        }
         let unheard = match self.done.take() {
             Some(done) => done.send(deleted).err(),
             None => Some(deleted),
@@ -163,6 +175,7 @@ pub(crate) struct Cleanup {
     jobs: mpsc::UnboundedSender<Vec<Job>>,
     pending: Pending,
     abandoned: Abandoned,
+    free: FreeUuids,
     /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
@@ -177,7 +190,7 @@ impl fmt::Debug for Cleanup {
 
 impl Cleanup {
     /// Starts the queue of a session on the current runtime. It ends with the last handle.
-    pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
+    pub(crate) fn start(phase: watch::Receiver<Phase>, remembers_names: bool) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
         let abandoned = Abandoned::default();
         tokio::spawn(work(queue, phase, abandoned.clone()));
@@ -185,6 +198,7 @@ impl Cleanup {
             jobs,
             pending: Pending::default(),
             abandoned,
+            free: FreeUuids::new(remembers_names),
             alone: Arc::new(Semaphore::new(1)),
         }
     }
@@ -210,6 +224,11 @@ impl Cleanup {
     /// Takes an abandoned create of this epoch whose nodes are for these purposes.
     pub(crate) fn adopt(&self, purposes: &[Purpose], epoch: &Epoch) -> Option<CreateInFlight> {
         self.abandoned.adopt(epoch.number, purposes)
+    }
+
+    /// The uuid of a node that is gone from this directory, if it may be used again.
+    pub(crate) fn free_uuid(&self, directory: &str, epoch: &Epoch) -> Option<Uuid> {
+        self.free.take(epoch.number, directory)
     }
 
     /// The deletion of a node, not sent yet.
@@ -241,6 +260,7 @@ impl Cleanup {
             made_in,
             tried,
             done: Some(done),
+            free: self.free.clone(),
             gauge: None,
         };
         (job, outcome)

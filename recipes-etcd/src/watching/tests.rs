@@ -11,6 +11,13 @@ fn wanted(name: &str, number: u64, read_at: i64) -> Wanted {
     }
 }
 
+fn node(name: &str, made_at: i64) -> NodeKey {
+    NodeKey {
+        key: format!("/a/{name}"),
+        made_at: Some(made_at),
+    }
+}
+
 fn deleted(id: i64, revision: i64) -> Event {
     Event {
         id,
@@ -198,7 +205,7 @@ fn who_watches_no_more_holds_nobody_up() {
     watching.watch(wanted("other", 3, 20));
     watching.happened([deleted(3, 26)]);
     watching.take();
-    watching.unwatch("/a/other");
+    watching.unwatch(&node("other", 10));
     let told = [
         Do::Cancel(4),
         Do::Cancel(3),
@@ -207,4 +214,26 @@ fn who_watches_no_more_holds_nobody_up() {
     assert_eq!(watching.take(), told);
     watching.happened([deleted(4, 27)]);
     assert!(watching.take().is_empty());
+}
+
+/// A session uses its keys again.
+#[test]
+fn who_watches_no_more_does_not_end_the_watch_on_the_next_node_with_the_key() {
+    let mut watching = two();
+    let next = Wanted {
+        made_at: 30,
+        ..wanted("ahead", 3, 30)
+    };
+    watching.watch(next);
+    assert_eq!(watching.take(), [Do::Watch(4, "/a/ahead".to_owned())]);
+    watching.created(4, 30);
+    watching.unwatch(&node("ahead", 10));
+    assert!(watching.take().is_empty());
+    watching.happened([deleted(4, 31)]);
+    let told = [Do::Cancel(4), tell("ahead", 3, NodeEvent::Deleted)];
+    assert_eq!(watching.take(), told);
+    watching.watch(wanted("ahead", 5, 40));
+    watching.take();
+    watching.unwatch(&node("ahead", 10));
+    assert_eq!(watching.take(), [Do::Cancel(5)]);
 }

@@ -98,6 +98,9 @@ impl Deletion {
         match Deleted::definitely(answer) {
             Ok(deleted) => {
                 self.way = Way::Over;
+                if deleted.is_known() {
+                    self.cleanup.free.is_gone(self.made_in, &self.path);
+                }
                 Some(deleted)
             }
             // A store that has not ended the session yet may list the node for a while, so the

@@ -16,4 +16,5 @@ pub const ZOOKEEPER: Traits = Traits {
     pings_rarely: false,
     watches_directories: true,
     keeps_directories: true,
+    remembers_names: false,
 };

@@ -30,6 +30,39 @@ async fn first_answer_to_a_release_says_who_deleted_the_node() {
     }
 }
 
+/// If it were free earlier, two nodes could have it, and whoever looks for one would find the other.
+#[tokio::test(start_paused = true)]
+async fn uuid_is_free_once_the_store_says_that_its_node_is_gone() {
+    let uuid = Uuid::from_u128(7);
+    let path = format!("/a/{}lock-1", node_name::protection(uuid));
+    for is_awaited in [true, false] {
+        for (answer, is_free) in [
+            (Ok(()), true),
+            (Err(NodesError::NoNode), true),
+            (Err(NodesError::NoAuth), false),
+            (Err(NodesError::SessionEnded), false),
+            (Err(unknown()), false),
+        ] {
+            let stage = Stage::new().await;
+            let free = || cleanup(&stage).free_uuid("/a", &stage.epoch);
+            let mut deletion = cleanup(&stage).deletion(&path, &stage.epoch);
+            deletion.send(&stage.epoch);
+            let deleting = deleting(&stage, &path).await;
+            let _awaited = is_awaited.then_some(deletion).map(|deletion| {
+                let deadline = stage.epoch.deadline();
+                tokio::spawn(async move { deletion.finish(deadline).await })
+            });
+            settle().await;
+            assert_eq!(free(), None);
+            deleting.send(answer.clone()).unwrap();
+            settle().await;
+            let expected = is_free.then_some(uuid);
+            assert_eq!(free(), expected, "{answer:?}, awaited: {is_awaited}");
+            assert_eq!(free(), None);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn release_without_an_answer_goes_on_behind_its_deadline() {
     let stage = Stage::new().await;
@@ -138,6 +171,7 @@ async fn group_is_of_one_session_and_leaves_when_it_is_full_or_has_room_to() {
         made_in,
         tried: Tried::Nothing,
         done: None,
+        free: FreeUuids::default(),
         _pending: pending.list(&target, made_in),
         gauge: None,
     };
@@ -169,6 +203,7 @@ async fn group_has_no_more_than_16_kib_of_paths_or_one_that_is_longer() {
                 made_in: 1,
                 tried: Tried::Nothing,
                 done: None,
+                free: FreeUuids::default(),
                 gauge: None,
             }
         };

@@ -99,3 +99,15 @@ async fn listing_or_delete_without_an_answer_is_asked_for_again() {
     }
     assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
 }
+
+/// Another create with it may still be under way.
+#[tokio::test(start_paused = true)]
+async fn uuid_that_was_searched_for_is_not_used_again() {
+    let stage = Stage::new().await;
+    let (outcome, listed) = searching(&stage, &[7]).await;
+    listed.send(Ok(vec![name(7)])).unwrap();
+    let path = format!("/a/{}", name(7));
+    deleting(&stage, &path).await.send(Ok(())).unwrap();
+    assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
+    assert_eq!(cleanup(&stage).free_uuid("/a", &stage.epoch), None);
+}

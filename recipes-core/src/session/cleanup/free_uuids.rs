@@ -1,0 +1,164 @@
+//! Uuids of nodes that are gone, for the next nodes in the same directories.
+//!
+//! Some stores remember every name that was ever in a directory, and each makes the directory slower
+//! ([`Traits::remembers_names`](crate::store::Traits)). There a directory should have no more names than nodes at a time. A name
+//! with a uuid that is used again is still a new one: it ends with another number.
+//!
+//! A uuid is free once a node that is known by its name is known to be gone. One of a create without an answer never is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::names::node_name;
+use crate::sync::{Mutex, lock};
+
+/// So many of the last are kept, at least.
+const KEPT_MIN: usize = 4_096;
+
+/// The free uuids of a session.
+#[derive(Clone, Default)]
+pub(super) struct FreeUuids(Option<Arc<Mutex<Free>>>);
+
+#[derive(Default)]
+struct Free {
+    /// The number of their epoch. A store may still list the nodes of an earlier one.
+    made_in: u64,
+    young: BTreeMap<String, Vec<Uuid>>,
+    /// How many have come since the older ones did.
+    count: usize,
+    old: BTreeMap<String, Vec<Uuid>>,
+}
+
+impl FreeUuids {
+    /// Keeps none if the store forgets names anyway.
+    pub(super) fn new(remembers_names: bool) -> Self {
+        Self(remembers_names.then(Arc::default))
+    }
+
+    /// A node of an epoch is gone.
+    pub(super) fn is_gone(&self, made_in: u64, path: &str) {
+        let Some(all) = &self.0 else {
+            return;
+        };
+        let parts = path.rsplit_once('/');
+        let named = parts.and_then(|(directory, name)| Some((directory, node_name::uuid(name)?)));
+        if let Some((directory, uuid)) = named {
+            lock(all).add(made_in, directory, uuid);
+        }
+    }
+
+    /// Takes one of a node that was in this directory.
+    pub(super) fn take(&self, made_in: u64, directory: &str) -> Option<Uuid> {
+        lock(self.0.as_ref()?).take(made_in, directory)
+    }
+}
+
+impl Free {
+    fn add(&mut self, made_in: u64, directory: &str, uuid: Uuid) {
+        if made_in > self.made_in {
+            *self = Self {
+                made_in,
+                ..Self::default()
+            };
+        }
+        if made_in < self.made_in {
+            return;
+        }
+        if self.count == KEPT_MIN {
+            self.old = std::mem::take(&mut self.young);
+            self.count = 0;
+        }
+        let of_directory = self.young.entry(directory.to_owned()).or_default();
+        of_directory.push(uuid);
+        self.count += 1;
+    }
+
+    fn take(&mut self, made_in: u64, directory: &str) -> Option<Uuid> {
+        if made_in != self.made_in {
+            return None;
+        }
+        for generation in [&mut self.young, &mut self.old] {
+            let Some(of_directory) = generation.get_mut(directory) else {
+                continue;
+            };
+            let uuid = of_directory.pop();
+            if of_directory.is_empty() {
+                generation.remove(directory);
+            }
+            if uuid.is_some() {
+                return uuid;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(directory: &str, uuid: u128) -> String {
+        let protection = node_name::protection(Uuid::from_u128(uuid));
+        format!("{directory}/{protection}lock-0000000000000000057")
+    }
+
+    fn take(free: &FreeUuids, made_in: u64, directory: &str) -> Option<u128> {
+        free.take(made_in, directory).map(|uuid| uuid.as_u128())
+    }
+
+    #[test]
+    fn uuid_of_a_node_that_is_gone_is_taken_once_and_in_its_directory() {
+        let free = FreeUuids::new(true);
+        free.is_gone(3, &path("/a", 1));
+        free.is_gone(3, &path("/a", 2));
+        free.is_gone(3, "/a/data");
+        free.is_gone(3, "a");
+        assert_eq!(take(&free, 3, "/b"), None);
+        assert_eq!(take(&free, 3, "/a"), Some(2));
+        assert_eq!(take(&free, 3, "/a"), Some(1));
+        assert_eq!(take(&free, 3, "/a"), None);
+    }
+
+    #[test]
+    fn uuids_of_another_epoch_are_not_free() {
+        let free = FreeUuids::new(true);
+        free.is_gone(3, &path("/a", 1));
+        assert_eq!(take(&free, 4, "/a"), None);
+        free.is_gone(4, &path("/a", 2));
+        // The node of the earlier one is gone late.
+        free.is_gone(3, &path("/a", 3));
+        assert_eq!(take(&free, 3, "/a"), None);
+        assert_eq!(take(&free, 4, "/a"), Some(2));
+        assert_eq!(take(&free, 4, "/a"), None);
+    }
+
+    #[test]
+    fn directories_that_are_used_keep_theirs_and_the_others_do_not_grow() {
+        let free = FreeUuids::new(true);
+        let kept = || {
+            let all = lock(free.0.as_ref().unwrap());
+            let generations = [&all.young, &all.old].into_iter();
+            generations
+                .map(|it| it.values().map(Vec::len).sum::<usize>())
+                .sum::<usize>()
+        };
+        free.is_gone(1, &path("/used", 7));
+        for directory in 0..4 * KEPT_MIN {
+            free.is_gone(1, &path(&format!("/{directory}"), 8));
+            let used = free.take(1, "/used").unwrap();
+            free.is_gone(1, &path("/used", used.as_u128()));
+            assert!(kept() <= 2 * KEPT_MIN);
+        }
+        assert_eq!(take(&free, 1, "/used"), Some(7));
+        assert_eq!(take(&free, 1, "/0"), None);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_store_that_forgets_names() {
+        let free = FreeUuids::new(false);
+        free.is_gone(1, &path("/a", 1));
+        assert_eq!(take(&free, 1, "/a"), None);
+    }
+}
