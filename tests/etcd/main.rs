@@ -3,7 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `rights` | has the user of the guide the rights that it needs? does each user that lacks some get one clear error? |
-//! | `room` | what if the database is full, what if it is compacted? |
+//! | `room` | what if the database is full, what if it is compacted, and does the server have the numbers that say so? |
 //! | `members` | what if a member serves no clients? |
 
 #![allow(

@@ -70,6 +70,22 @@ async fn full_database_keeps_holders_and_takes_nobody_on_etcd() {
     session(&server).await.close().await;
 }
 
+/// An alert on a name that the server does not have never comes.
+#[tokio::test]
+async fn server_has_the_numbers_that_the_guide_has_operators_watch_on_etcd() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/etcd.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let server = EtcdServer::start().await.unwrap();
+    let words = guide.split('`').filter(|it| it.starts_with("etcd_"));
+    let mut looked = 0;
+    for name in words {
+        let help = format!("# TYPE {name} ");
+        assert!(server.metrics().await.unwrap().contains(&help), "{name}");
+        looked += 1;
+    }
+    assert!(looked >= 8, "{looked}");
+}
+
 #[tokio::test]
 async fn waiter_is_granted_after_a_compaction_under_its_watch_on_etcd() {
     let server = EtcdServer::start().await.unwrap();

@@ -154,6 +154,18 @@ impl EtcdServer {
     ///
     /// [`ServerError::Io`] if it does not answer, as a server with TLS does not.
     pub async fn metric(&self, name: &str) -> Result<f64, ServerError> {
+        let answer = self.metrics().await?;
+        let lines = answer.lines().filter(|line| line.starts_with(name));
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(values.sum())
+    }
+
+    /// All metrics, as text.
+    ///
+    /// # Errors
+    ///
+    /// As [`metric`](Self::metric).
+    pub async fn metrics(&self) -> Result<String, ServerError> {
         let asked = async {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port())).await?;
             stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
@@ -165,10 +177,7 @@ impl EtcdServer {
             Ok(answer) => answer,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
-        let answer = answer.map_err(ServerError::io("read the server's metrics"))?;
-        let lines = answer.lines().filter(|line| line.starts_with(name));
-        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        Ok(values.sum())
+        answer.map_err(ServerError::io("read the server's metrics"))
     }
 
     /// The program `etcdctl`.
