@@ -61,6 +61,11 @@ impl ConnectString {
                 "a user and a password do not stand in it: they are an identity of the session",
             ));
         }
+        if hosts.ends_with(':') && hosts.len() < text.len() {
+            return Err(flawed(
+                "it has a colon and a slash after it: a URL has two slashes there, and a server a port",
+            ));
+        }
         let servers = servers.map_err(|reason| flawed(&reason))?;
         if let Some(path) = chroot {
             validate_path(path).map_err(|flaw| match flaw {

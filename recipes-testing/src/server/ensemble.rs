@@ -74,6 +74,12 @@ impl ZooKeeperEnsemble {
         each.join(",")
     }
 
+    /// The address for `connect`, `lockctl` and options, with all servers.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("zk://{}", self.connect_string())
+    }
+
     /// Returns all servers, running or not.
     #[must_use]
     pub fn servers(&self) -> &[ZooKeeperServer] {

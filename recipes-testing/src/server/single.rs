@@ -119,6 +119,12 @@ impl ZooKeeperServer {
         format!("127.0.0.1:{}", self.port())
     }
 
+    /// The address for `connect`, `lockctl` and options: `zk://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("zk://{}", self.connect_string())
+    }
+
     /// Returns the port for clients, which stays the same over restarts.
     #[must_use]
     pub fn port(&self) -> u16 {

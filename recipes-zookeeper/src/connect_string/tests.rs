@@ -99,6 +99,13 @@ fn address_that_is_cut_in_the_wrong_place_is_refused() {
 }
 
 #[test]
+fn url_of_another_store_with_a_slash_less_is_refused() {
+    for url in ["redis:/cache", "redis:/", "zk:/zk1:2181", "zk1,zk2:/app"] {
+        assert!(flaw(url).contains("two slashes"), "{url}: {}", flaw(url));
+    }
+}
+
+#[test]
 fn chroot_that_is_no_path_is_refused() {
     assert_eq!(
         flaw("zk1:2181/app/"),

@@ -5,8 +5,10 @@
 //! with a uuid that is used again is still a new one: it ends with another number.
 //!
 //! A uuid is free once a node that is known by its name is known to be gone. One of a create without an answer never is.
+//! Whoever has a node deletes it once, so its uuid is not freed while the next node has it. Only a session that is being closed
+//! deletes nodes that others delete, too, and there nobody takes one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -25,10 +27,10 @@ pub(super) struct FreeUuids(Option<Arc<Mutex<Free>>>);
 struct Free {
     /// The number of their epoch. A store may still list the nodes of an earlier one.
     made_in: u64,
-    young: BTreeMap<String, Vec<Uuid>>,
+    young: BTreeMap<String, BTreeSet<Uuid>>,
     /// How many have come since the older ones did.
     count: usize,
-    old: BTreeMap<String, Vec<Uuid>>,
+    old: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
 impl FreeUuids {
@@ -70,9 +72,11 @@ impl Free {
             self.old = std::mem::take(&mut self.young);
             self.count = 0;
         }
+        if let Some(of_directory) = self.old.get_mut(directory) {
+            of_directory.remove(&uuid);
+        }
         let of_directory = self.young.entry(directory.to_owned()).or_default();
-        of_directory.push(uuid);
-        self.count += 1;
+        self.count += usize::from(of_directory.insert(uuid));
     }
 
     fn take(&mut self, made_in: u64, directory: &str) -> Option<Uuid> {
@@ -83,7 +87,8 @@ impl Free {
             let Some(of_directory) = generation.get_mut(directory) else {
                 continue;
             };
-            let uuid = of_directory.pop();
+            // The same ones again and again.
+            let uuid = of_directory.pop_first();
             if of_directory.is_empty() {
                 generation.remove(directory);
             }
@@ -116,8 +121,10 @@ mod tests {
         free.is_gone(3, "/a/data");
         free.is_gone(3, "a");
         assert_eq!(take(&free, 3, "/b"), None);
-        assert_eq!(take(&free, 3, "/a"), Some(2));
+        // By a session that is being closed.
+        free.is_gone(3, &path("/a", 2));
         assert_eq!(take(&free, 3, "/a"), Some(1));
+        assert_eq!(take(&free, 3, "/a"), Some(2));
         assert_eq!(take(&free, 3, "/a"), None);
     }
 
@@ -141,7 +148,7 @@ mod tests {
             let all = lock(free.0.as_ref().unwrap());
             let generations = [&all.young, &all.old].into_iter();
             generations
-                .map(|it| it.values().map(Vec::len).sum::<usize>())
+                .map(|it| it.values().map(BTreeSet::len).sum::<usize>())
                 .sum::<usize>()
         };
         free.is_gone(1, &path("/used", 7));
