@@ -119,7 +119,7 @@ pub struct Traits {
     /// long as something is in it.
     pub keeps_directories: bool,
     /// Whether each name that was ever in a directory makes it slower, until the store forgets the past. If so, the uuid
-    /// of a node that is gone is used again. No two nodes may have one number then.
+    /// of a node that is gone is used again. A later node of a directory must have a higher number then.
     pub remembers_names: bool,
 }
 
