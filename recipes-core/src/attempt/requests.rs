@@ -91,7 +91,7 @@ pub(crate) async fn make_parents(nodes: &dyn Nodes, targets: &[&Target]) -> Resu
         };
         if is_new {
             // It would refuse the others. Where it cannot be deleted, their error names it.
-            drop(nodes.delete(&target.lock.path).await);
+            drop(persist(|| nodes.delete(&target.lock.path)).await);
         }
         return Ok(Event::BesideOthers(node, found));
     }
@@ -171,13 +171,19 @@ async fn make_directory(nodes: &dyn Nodes, target: &Target) -> Result<bool, Refu
             data: Arc::default(),
             mode,
         };
-        match persist(|| nodes.create(&node)).await {
+        let mut tries = 0;
+        let create = || {
+            tries += 1;
+            nodes.create(&node)
+        };
+        match persist(create).await {
             Ok(_) => {
                 is_new = true;
                 missing.pop();
             }
+            // An earlier try, without an answer, may have made it.
             Err(NodesError::NodeExists) => {
-                is_new = false;
+                is_new = tries > 1;
                 missing.pop();
             }
             Err(NodesError::Unsupported) if mode == NodeMode::Container => {

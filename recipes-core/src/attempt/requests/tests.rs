@@ -1,10 +1,11 @@
 use std::pin::pin;
 
+use futures::future::join;
 use futures::poll;
 
 use super::*;
 use crate::names::node_name::LockKind;
-use crate::scripted::{Asked, Read, Stage, node, node_watch};
+use crate::scripted::{Asked, Read, SECOND, Stage, node, node_watch, unknown};
 
 /// A create was sent twice with one name, and both were carried out.
 #[tokio::test(start_paused = true)]
@@ -104,5 +105,61 @@ async fn directory_that_may_not_be_made_is_used_where_it_is_there() {
         read.send(answer()).unwrap();
         let made = made.await;
         assert_eq!(made.is_ok(), is_there, "{made:?}");
+    }
+}
+
+/// It would refuse the others for as long as the store keeps an empty directory.
+#[tokio::test(start_paused = true)]
+async fn directory_of_leases_goes_with_the_refusal_if_the_store_answers_late() {
+    let asked = async |stage: &Stage| {
+        // Longer than the pause before a request is sent again.
+        tokio::time::sleep(SECOND).await;
+        stage.asked().await
+    };
+    for (first, is_ours) in [(None, false), (Some(unknown()), true)] {
+        let stage = Stage::new().await;
+        let (nodes, lock) = (stage.epoch.nodes().unwrap(), stage.lock("/a/leases", 0));
+        let target = Target {
+            lock,
+            kind: LockKind::Permit,
+            beside: None,
+            owner: None,
+            permits: None,
+            data: None,
+        };
+        let targets = [&target];
+        let refused = make_parents(&*nodes, &targets);
+        let store = async {
+            let mut deletions = 0;
+            for answer in first.into_iter().chain([NodesError::NodeExists]) {
+                let Asked::Create(_, created) = asked(&stage).await else {
+                    panic!("no create");
+                };
+                created.send(Err(answer)).unwrap();
+            }
+            let Asked::List(_, listed) = asked(&stage).await else {
+                panic!("no list");
+            };
+            let mutex = "_c_00000000-0000-4000-8000-000000000001-lock-0000000001";
+            listed.send(Ok(vec![mutex.to_owned()])).unwrap();
+            for answer in [Err(NodesError::Throttled), Ok(())] {
+                if is_ours {
+                    let Asked::Delete(path, deleted) = asked(&stage).await else {
+                        panic!("no delete");
+                    };
+                    assert_eq!(path, "/a/leases");
+                    deleted.send(answer).unwrap();
+                    deletions += 1;
+                }
+            }
+            deletions
+        };
+        let (refused, deletions) = join(refused, store).await;
+        assert!(
+            matches!(refused, Ok(Event::BesideOthers(..))),
+            "{refused:?}"
+        );
+        assert_eq!(deletions, if is_ours { 2 } else { 0 });
+        assert!(stage.log().await.is_empty());
     }
 }
