@@ -15,6 +15,7 @@
 //! | `connections` | numbers for the connections of an epoch |
 //! | `witness` | notes what each answer proves |
 //! | `silence` | since when the store does not answer |
+//! | `free_uuids` | uuids that the next nodes may have |
 //! | `leftovers` | what an attempt may have made |
 //! | `create_in_flight` | a create without an answer, which another attempt may adopt |
 //! | `tenant` | what an epoch can lose: a lease, for those above |
@@ -29,6 +30,7 @@ pub(crate) mod core;
 pub(crate) mod create_in_flight;
 pub(crate) mod epoch;
 pub(crate) mod epoch_task;
+pub(crate) mod free_uuids;
 pub(crate) mod health;
 pub(crate) mod leftovers;
 pub(crate) mod link;

@@ -135,9 +135,11 @@ impl Watching {
 
     /// The key may be another node's by now, which stays watched.
     pub(crate) fn unwatch(&mut self, node: &NodeKey) {
-        let id = self.by_key.get(&node.key).copied();
-        let entry = id.and_then(|id| self.by_id.get(&id).map(|entry| (id, entry)));
-        if let Some((id, _)) = entry.filter(|(_, entry)| node.is_made_at(entry.wanted.made_at)) {
+        let Some(id) = self.by_key.get(&node.key).copied() else {
+            return;
+        };
+        let entry = self.by_id.get(&id);
+        if entry.is_some_and(|it| node.is_made_at(it.wanted.made_at)) {
             self.end(id, None);
         }
     }

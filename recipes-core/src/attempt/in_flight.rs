@@ -230,7 +230,8 @@ impl<'a> InFlight<'a> {
             if self.cleanup_guard.ask(*member).is_some() {
                 repeated.push(*member);
             }
-            let of_directory = uuids.get_mut(&self.directory(*member));
+            let target = self.targets.get(*member);
+            let of_directory = target.and_then(|it| uuids.get_mut(&*it.lock.path));
             let next = of_directory.and_then(BTreeSet::pop_first);
             let fresh = || next.unwrap_or_else(|| core.store.new_uuid());
             self.cleanup_guard.uuid(*member, fresh);
@@ -252,33 +253,22 @@ impl<'a> InFlight<'a> {
     }
 
     /// The uuids for those of these members that have none, by their directories.
-    fn new_uuids(&self, members: &[usize]) -> BTreeMap<Option<&'a str>, BTreeSet<Uuid>> {
-        let core = self.session.core();
+    fn new_uuids(&self, members: &[usize]) -> BTreeMap<&'a str, BTreeSet<Uuid>> {
         // One transaction may give several leases one number. Then their names decide, and they follow the members.
         let mut uuids: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for member in members {
-            if self.cleanup_guard.ask(*member).is_some() {
-                continue;
-            }
-            let directory = self.directory(*member);
-            // The name of a node next to another one has that one's number.
-            let free = directory.filter(|_| self.is_numbered(*member));
-            let free = free.and_then(|it| core.cleanup.free_uuid(it, self.epoch));
-            let uuid = free.unwrap_or_else(|| core.store.new_uuid());
+        let is_new = |it: &&usize| self.cleanup_guard.ask(**it).is_none();
+        let new = members.iter().filter(is_new);
+        for target in new.filter_map(|member| self.targets.get(*member)) {
+            let directory: &str = &target.lock.path;
+            let free = match target.beside {
+                None => self.epoch.free_uuids.take(directory),
+                // Its name ends with the number of that node.
+                Some(_) => None,
+            };
+            let uuid = free.unwrap_or_else(|| self.session.core().store.new_uuid());
             uuids.entry(directory).or_default().insert(uuid);
         }
         uuids
-    }
-
-    fn directory(&self, member: usize) -> Option<&'a str> {
-        let target = self.targets.get(member);
-        target.map(|target| &*target.lock.path)
-    }
-
-    /// Whether the store gives a member's node its number.
-    fn is_numbered(&self, member: usize) -> bool {
-        let target = self.targets.get(member);
-        target.is_some_and(|target| target.beside.is_none())
     }
 
     /// Drops the requests and watches for a node that a member no longer has.

@@ -25,30 +25,31 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tracing::{debug, warn};
+use tracing::debug;
 use uuid::Uuid;
 
 use crate::log::CLEANUP;
 use crate::session::create_in_flight::{CreateInFlight, Purpose};
 use crate::session::epoch::Epoch;
+use crate::session::free_uuids::FreeUuids;
 use crate::session::phase::Phase;
-use crate::store::nodes::{NodeOp, Nodes, NodesError, Reply};
+use crate::store::nodes::{NodeOp, Nodes, NodesError};
 use crate::store::retry::Backoff;
 use crate::telemetry::PendingCleanup;
 
 mod abandoned;
 mod batch;
 mod deletion;
-mod free_uuids;
+mod job;
 mod pending;
 mod sweep;
 
 use abandoned::{Abandoned, Parked};
 use batch::Batch;
 pub(crate) use deletion::Deletion;
-use free_uuids::FreeUuids;
+use job::{Job, Tried};
+use pending::Pending;
 pub(crate) use pending::Remaining;
-use pending::{Listed, Pending};
 use sweep::sweep;
 
 /// While this many batches of releases are in flight, only full ones are sent. A lower limit makes
@@ -72,9 +73,11 @@ pub(crate) enum Deleted {
 }
 
 impl Deleted {
-    /// Whether the store has said that the node is gone.
-    fn is_known(&self) -> bool {
-        matches!(self, Self::ByUs | Self::BySomebody)
+    /// Frees the uuids of nodes that are gone, as the store has said.
+    fn free(&self, uuids: &FreeUuids, paths: &[String]) {
+        if matches!(self, Self::ByUs | Self::BySomebody) {
+            paths.iter().for_each(|path| uuids.is_gone(path));
+        }
     }
 
     /// Interprets the answer to the first delete of a node; an error if it is not definite.
@@ -108,66 +111,6 @@ impl Doomed {
     }
 }
 
-struct Job {
-    target: Arc<Doomed>,
-    /// The number of the epoch of the nodes.
-    made_in: u64,
-    tried: Tried,
-    done: Option<oneshot::Sender<Deleted>>,
-    free: FreeUuids,
-    _pending: Listed,
-    /// For the metrics, once it is more than a first try.
-    gauge: Option<PendingCleanup>,
-}
-
-impl Job {
-    fn paths(&self) -> &[String] {
-        match &*self.target {
-            Doomed::Nodes(paths) => paths,
-            Doomed::MadeWith(_) => &[],
-        }
-    }
-
-    /// Reports the outcome to its receiver, or to the log if there is none.
-    fn answer(&mut self, deleted: Deleted) {
-        if deleted.is_known() {
-            let paths = self.paths().iter();
-            paths.for_each(|path| self.free.is_gone(self.made_in, path));
-        }
-        let unheard = match self.done.take() {
-            Some(done) => done.send(deleted).err(),
-            None => Some(deleted),
-        };
-        match unheard {
-            Some(Deleted::Refused(error)) => {
-                warn!(target: CLEANUP, node = ?self.target, %error, "node cannot be deleted");
-            }
-            unheard => {
-                debug!(target: CLEANUP, node = ?self.target, ?unheard, "node cleaned up")
-            }
-        }
-    }
-
-    /// Reports that the node goes with its session. It may still be pursued, because a store
-    /// that has not ended the session yet may list the node for a while.
-    fn gone_with_session(&mut self) {
-        self.answer(Deleted::WithSession);
-        self.tried = Tried::Perhaps;
-    }
-}
-
-/// What was sent for a job.
-enum Tried {
-    /// Nothing, so it can share a transaction.
-    Nothing,
-    /// A delete of its one node is in flight.
-    Sent(Reply<'static, ()>),
-    /// The create of its nodes is in flight.
-    Creating(Arc<Parked>),
-    /// A request of ours may have been carried out.
-    Perhaps,
-}
-
 /// A session's clean-up queue.
 #[derive(Clone)]
 pub(crate) struct Cleanup {
@@ -175,7 +118,6 @@ pub(crate) struct Cleanup {
     jobs: mpsc::UnboundedSender<Vec<Job>>,
     pending: Pending,
     abandoned: Abandoned,
-    free: FreeUuids,
     /// Held by the one release that has a request of its own.
     alone: Arc<Semaphore>,
 }
@@ -190,7 +132,7 @@ impl fmt::Debug for Cleanup {
 
 impl Cleanup {
     /// Starts the queue of a session on the current runtime. It ends with the last handle.
-    pub(crate) fn start(phase: watch::Receiver<Phase>, remembers_names: bool) -> Self {
+    pub(crate) fn start(phase: watch::Receiver<Phase>) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
         let abandoned = Abandoned::default();
         tokio::spawn(work(queue, phase, abandoned.clone()));
@@ -198,14 +140,17 @@ impl Cleanup {
             jobs,
             pending: Pending::default(),
             abandoned,
-            free: FreeUuids::new(remembers_names),
             alone: Arc::new(Semaphore::new(1)),
         }
     }
 
     /// Hands nodes over. The receiver gets the outcome and can be dropped.
     pub(crate) fn delete(&self, target: Doomed, epoch: &Epoch) -> oneshot::Receiver<Deleted> {
-        let (job, outcome) = self.job(target, epoch.number, Tried::Perhaps);
+        let (job, outcome) = self.job(
+            target,
+            (epoch.number, epoch.free_uuids.clone()),
+            Tried::Perhaps,
+        );
         self.push(vec![job]);
         outcome
     }
@@ -217,18 +162,17 @@ impl Cleanup {
         let creates = creates.map(|it| (it.purpose.directory.to_string(), it.uuid));
         let doomed = Doomed::MadeWith(creates.collect());
         let parked = self.abandoned.park(epoch.number, create);
-        let (job, _) = self.job(doomed, epoch.number, Tried::Creating(parked));
+        let (job, _) = self.job(
+            doomed,
+            (epoch.number, epoch.free_uuids.clone()),
+            Tried::Creating(parked),
+        );
         self.push(vec![job]);
     }
 
     /// Takes an abandoned create of this epoch whose nodes are for these purposes.
     pub(crate) fn adopt(&self, purposes: &[Purpose], epoch: &Epoch) -> Option<CreateInFlight> {
         self.abandoned.adopt(epoch.number, purposes)
-    }
-
-    /// The uuid of a node that is gone from this directory, if it may be used again.
-    pub(crate) fn free_uuid(&self, directory: &str, epoch: &Epoch) -> Option<Uuid> {
-        self.free.take(epoch.number, directory)
     }
 
     /// The deletion of a node, not sent yet.
@@ -251,7 +195,12 @@ impl Cleanup {
         self.pending.remaining(epoch.number)
     }
 
-    fn job(&self, target: Doomed, made_in: u64, tried: Tried) -> (Job, oneshot::Receiver<Deleted>) {
+    fn job(
+        &self,
+        target: Doomed,
+        (made_in, free): (u64, FreeUuids),
+        tried: Tried,
+    ) -> (Job, oneshot::Receiver<Deleted>) {
         let (done, outcome) = oneshot::channel();
         let target = Arc::new(target);
         let job = Job {
@@ -260,7 +209,7 @@ impl Cleanup {
             made_in,
             tried,
             done: Some(done),
-            free: self.free.clone(),
+            free,
             gauge: None,
         };
         (job, outcome)

@@ -33,7 +33,7 @@ impl SessionCore {
     pub(crate) fn start(store: Arc<dyn Store>, options: SessionOptions) -> Self {
         let (phase_sender, phase) = watch::channel(Phase::Connecting);
         let (close, close_asked) = watch::channel(false);
-        let cleanup = Cleanup::start(phase.clone(), store.traits().remembers_names);
+        let cleanup = Cleanup::start(phase.clone());
         telemetry::describe();
         let patience = options.connect_timeout;
         let task = SessionTask::new(

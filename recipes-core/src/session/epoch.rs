@@ -15,6 +15,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::LostReason;
 use crate::rules::evidence::{Evidence, Proof};
 use crate::session::connections::Connections;
+use crate::session::free_uuids::FreeUuids;
 use crate::session::leftovers::Leftovers;
 use crate::session::own_watch::OwnWatch;
 use crate::session::silence::Silence;
@@ -77,6 +78,7 @@ pub(crate) struct Epoch {
     arrivals: Mutex<Vec<Arrival>>,
     next_id: AtomicU64,
     contenders: Mutex<BTreeMap<u64, Arc<Leftovers>>>,
+    pub(crate) free_uuids: FreeUuids,
     /// Whether the epoch task looks for arrivals by itself, so that most acquires need not wake it.
     is_attended: AtomicBool,
     leaves_numbers_out: AtomicBool,
@@ -117,6 +119,7 @@ impl Epoch {
             arrivals: Mutex::default(),
             next_id: AtomicU64::new(0),
             contenders: Mutex::default(),
+            free_uuids: FreeUuids::new(origin.traits.remembers_names),
             is_attended: AtomicBool::new(false),
             leaves_numbers_out: AtomicBool::new(false),
             is_closed_by_us: AtomicBool::new(false),

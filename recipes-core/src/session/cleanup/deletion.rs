@@ -1,5 +1,6 @@
 //! The deletion of one node, whose outcome can be awaited.
 
+use std::slice;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -7,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Cleanup, Deleted, Doomed, Job, Tried};
 use crate::session::epoch::Epoch;
+use crate::session::free_uuids::FreeUuids;
 use crate::store::nodes::{NodesError, Reply};
 
 /// The deletion of one node. If it is dropped before the outcome is known, the queue pursues the
@@ -14,6 +16,7 @@ use crate::store::nodes::{NodesError, Reply};
 pub(crate) struct Deletion {
     path: String,
     made_in: u64,
+    free: FreeUuids,
     way: Way,
     cleanup: Cleanup,
 }
@@ -37,6 +40,7 @@ impl Deletion {
         Self {
             path: path.to_owned(),
             made_in: epoch.number,
+            free: epoch.free_uuids.clone(),
             way: Way::Unheard,
             cleanup,
         }
@@ -98,9 +102,7 @@ impl Deletion {
         match Deleted::definitely(answer) {
             Ok(deleted) => {
                 self.way = Way::Over;
-                if deleted.is_known() {
-                    self.cleanup.free.is_gone(self.made_in, &self.path);
-                }
+                deleted.free(&self.free, slice::from_ref(&self.path));
                 Some(deleted)
             }
             // A store that has not ended the session yet may list the node for a while, so the
@@ -123,7 +125,8 @@ impl Deletion {
 
     fn job(&mut self, tried: Tried) -> (Job, oneshot::Receiver<Deleted>) {
         let target = Doomed::Nodes(vec![std::mem::take(&mut self.path)]);
-        self.cleanup.job(target, self.made_in, tried)
+        self.cleanup
+            .job(target, (self.made_in, self.free.clone()), tried)
     }
 }
 

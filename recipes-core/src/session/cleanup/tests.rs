@@ -175,7 +175,8 @@ async fn not_more_than_so_many_directories_are_listed_at_a_time() {
     let stage = Stage::new().await;
     let nodes = (0..=AT_A_TIME).map(|it| format!("/{it}/node"));
     let of_old_epoch = Doomed::Nodes(nodes.collect());
-    let (job, outcome) = cleanup(&stage).job(of_old_epoch, 0, Tried::Perhaps);
+    let (job, outcome) =
+        cleanup(&stage).job(of_old_epoch, (0, FreeUuids::default()), Tried::Perhaps);
     cleanup(&stage).push(vec![job]);
     for count in [AT_A_TIME, 1] {
         settle().await;

@@ -44,7 +44,7 @@ async fn uuid_is_free_once_the_store_says_that_its_node_is_gone() {
             (Err(unknown()), false),
         ] {
             let stage = Stage::new().await;
-            let free = || cleanup(&stage).free_uuid("/a", &stage.epoch);
+            let free = || stage.epoch.free_uuids.take("/a");
             let mut deletion = cleanup(&stage).deletion(&path, &stage.epoch);
             deletion.send(&stage.epoch);
             let deleting = deleting(&stage, &path).await;

@@ -109,5 +109,5 @@ async fn uuid_that_was_searched_for_is_not_used_again() {
     let path = format!("/a/{}", name(7));
     deleting(&stage, &path).await.send(Ok(())).unwrap();
     assert!(matches!(outcome.await.unwrap(), Deleted::ByUs));
-    assert_eq!(cleanup(&stage).free_uuid("/a", &stage.epoch), None);
+    assert_eq!(stage.epoch.free_uuids.take("/a"), None);
 }

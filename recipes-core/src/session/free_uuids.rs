@@ -19,14 +19,12 @@ use crate::sync::{Mutex, lock};
 /// So many of the last are kept, at least.
 const KEPT_MIN: usize = 4_096;
 
-/// The free uuids of a session.
+/// The free uuids of an epoch. A store may still list the nodes of an earlier one.
 #[derive(Clone, Default)]
-pub(super) struct FreeUuids(Option<Arc<Mutex<Free>>>);
+pub(crate) struct FreeUuids(Option<Arc<Mutex<Free>>>);
 
 #[derive(Default)]
 struct Free {
-    /// The number of their epoch. A store may still list the nodes of an earlier one.
-    made_in: u64,
     young: BTreeMap<String, BTreeSet<Uuid>>,
     /// How many have come since the older ones did.
     count: usize,
@@ -35,39 +33,30 @@ struct Free {
 
 impl FreeUuids {
     /// Keeps none if the store forgets names anyway.
-    pub(super) fn new(remembers_names: bool) -> Self {
+    pub(crate) fn new(remembers_names: bool) -> Self {
         Self(remembers_names.then(Arc::default))
     }
 
-    /// A node of an epoch is gone.
-    pub(super) fn is_gone(&self, made_in: u64, path: &str) {
+    /// The node with this path is gone.
+    pub(crate) fn is_gone(&self, path: &str) {
         let Some(all) = &self.0 else {
             return;
         };
         let parts = path.rsplit_once('/');
         let named = parts.and_then(|(directory, name)| Some((directory, node_name::uuid(name)?)));
         if let Some((directory, uuid)) = named {
-            lock(all).add(made_in, directory, uuid);
+            lock(all).add(directory, uuid);
         }
     }
 
     /// Takes one of a node that was in this directory.
-    pub(super) fn take(&self, made_in: u64, directory: &str) -> Option<Uuid> {
-        lock(self.0.as_ref()?).take(made_in, directory)
+    pub(crate) fn take(&self, directory: &str) -> Option<Uuid> {
+        lock(self.0.as_ref()?).take(directory)
     }
 }
 
 impl Free {
-    fn add(&mut self, made_in: u64, directory: &str, uuid: Uuid) {
-        if made_in > self.made_in {
-            *self = Self {
-                made_in,
-                ..Self::default()
-            };
-        }
-        if made_in < self.made_in {
-            return;
-        }
+    fn add(&mut self, directory: &str, uuid: Uuid) {
         if self.count == KEPT_MIN {
             self.old = std::mem::take(&mut self.young);
             self.count = 0;
@@ -79,10 +68,7 @@ impl Free {
         self.count += usize::from(of_directory.insert(uuid));
     }
 
-    fn take(&mut self, made_in: u64, directory: &str) -> Option<Uuid> {
-        if made_in != self.made_in {
-            return None;
-        }
+    fn take(&mut self, directory: &str) -> Option<Uuid> {
         for generation in [&mut self.young, &mut self.old] {
             let Some(of_directory) = generation.get_mut(directory) else {
                 continue;
@@ -109,36 +95,23 @@ mod tests {
         format!("{directory}/{protection}lock-0000000000000000057")
     }
 
-    fn take(free: &FreeUuids, made_in: u64, directory: &str) -> Option<u128> {
-        free.take(made_in, directory).map(|uuid| uuid.as_u128())
+    fn take(free: &FreeUuids, directory: &str) -> Option<u128> {
+        free.take(directory).map(|uuid| uuid.as_u128())
     }
 
     #[test]
     fn uuid_of_a_node_that_is_gone_is_taken_once_and_in_its_directory() {
         let free = FreeUuids::new(true);
-        free.is_gone(3, &path("/a", 1));
-        free.is_gone(3, &path("/a", 2));
-        free.is_gone(3, "/a/data");
-        free.is_gone(3, "a");
-        assert_eq!(take(&free, 3, "/b"), None);
+        free.is_gone(&path("/a", 1));
+        free.is_gone(&path("/a", 2));
+        free.is_gone("/a/data");
+        free.is_gone("a");
+        assert_eq!(take(&free, "/b"), None);
         // By a session that is being closed.
-        free.is_gone(3, &path("/a", 2));
-        assert_eq!(take(&free, 3, "/a"), Some(1));
-        assert_eq!(take(&free, 3, "/a"), Some(2));
-        assert_eq!(take(&free, 3, "/a"), None);
-    }
-
-    #[test]
-    fn uuids_of_another_epoch_are_not_free() {
-        let free = FreeUuids::new(true);
-        free.is_gone(3, &path("/a", 1));
-        assert_eq!(take(&free, 4, "/a"), None);
-        free.is_gone(4, &path("/a", 2));
-        // The node of the earlier one is gone late.
-        free.is_gone(3, &path("/a", 3));
-        assert_eq!(take(&free, 3, "/a"), None);
-        assert_eq!(take(&free, 4, "/a"), Some(2));
-        assert_eq!(take(&free, 4, "/a"), None);
+        free.is_gone(&path("/a", 2));
+        assert_eq!(take(&free, "/a"), Some(1));
+        assert_eq!(take(&free, "/a"), Some(2));
+        assert_eq!(take(&free, "/a"), None);
     }
 
     #[test]
@@ -151,21 +124,21 @@ mod tests {
                 .map(|it| it.values().map(BTreeSet::len).sum::<usize>())
                 .sum::<usize>()
         };
-        free.is_gone(1, &path("/used", 7));
+        free.is_gone(&path("/used", 7));
         for directory in 0..4 * KEPT_MIN {
-            free.is_gone(1, &path(&format!("/{directory}"), 8));
-            let used = free.take(1, "/used").unwrap();
-            free.is_gone(1, &path("/used", used.as_u128()));
+            free.is_gone(&path(&format!("/{directory}"), 8));
+            let used = free.take("/used").unwrap();
+            free.is_gone(&path("/used", used.as_u128()));
             assert!(kept() <= 2 * KEPT_MIN);
         }
-        assert_eq!(take(&free, 1, "/used"), Some(7));
-        assert_eq!(take(&free, 1, "/0"), None);
+        assert_eq!(take(&free, "/used"), Some(7));
+        assert_eq!(take(&free, "/0"), None);
     }
 
     #[test]
     fn nothing_is_kept_for_a_store_that_forgets_names() {
         let free = FreeUuids::new(false);
-        free.is_gone(1, &path("/a", 1));
-        assert_eq!(take(&free, 1, "/a"), None);
+        free.is_gone(&path("/a", 1));
+        assert_eq!(take(&free, "/a"), None);
     }
 }
